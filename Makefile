@@ -1,0 +1,59 @@
+# Everything a newcomer or a CI machine types. `make` alone says what there is.
+
+GO   ?= go
+ARGS ?=
+
+# The race detector needs a C compiler; on 2 cores more than two test binaries at once only wait for each other.
+RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+
+.DEFAULT_GOAL := help
+.PHONY: help build up test test-leader test-net check fuzz bench clean postgres
+
+help: ## Say what can be made.
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
+
+up: build postgres ## Run three brokers on a private PostgreSQL in the foreground; data in .waggle. ARGS="--brokers 5" passes flags on.
+	@exec bin/waggle dev $(ARGS)
+
+build: ## Build bin/waggle.
+	@$(GO) build -buildvcs=false -o bin/waggle .
+
+test: postgres ## Run all tests, with the race detector where there is a C compiler. They start their own PostgreSQL.
+	@$(if $(RACE),,echo '*** LEFT OUT: the race detector, because there is no C compiler (install gcc)' >&2)
+	$(GO) test $(RACE) -p 2 -shuffle=on -timeout 20m ./...
+	@echo "*** LEFT OUT: 'make test-net', brokers in network namespaces that are cut and healed (root, Linux, 4 minutes)" >&2
+
+test-net: postgres ## Cut, drop and heal the network between real brokers in namespaces. Takes root on Linux, iproute2, iptables and 4 minutes.
+	@deploy/can-test-net.sh
+	WAGGLE_TEST_NET=1 $(GO) test -count=1 -timeout 15m -v -run '^TestNetwork$$' ./node
+
+# Measured without the race detector: the numbers are promises about the program.
+test-leader: postgres ## Measure hand-overs of the leader, 20 of each kind, and two bad minutes for leaders. Wants an idle machine.
+	WAGGLE_TEST_LEADER=1 $(GO) test -count=1 -timeout 20m -v -run 'TestHandOverTimes' ./node
+	WAGGLE_TEST_LEADER=1 $(GO) test $(RACE) -count=1 -timeout 10m -v -run 'TestLeadersInALongBadTime' ./leader
+
+check: ## Formatting, vet, staticcheck, tidy module file, import directions.
+	@unformatted=$$($(GO) tool gofumpt -l .) || exit 1; \
+		if [ -n "$$unformatted" ]; then echo "not formatted, run '$(GO) tool gofumpt -w .':"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+	$(GO) test -count=1 -run 'TestImportsPointDownwards|TestTableHasNoCycle|TestPackageNamesSayWhatIsInside|TestOnlyPgHoldsSQL' .
+
+# How long each target is fuzzed, and which packages' targets.
+FUZZTIME ?= 30s
+IN       ?= ./...
+
+fuzz: ## Fuzz every target for FUZZTIME (30s). IN=./api/... picks packages. What is found stays in testdata/fuzz.
+	@GO=$(GO) deploy/fuzz.sh $(FUZZTIME) $(patsubst %/...,%,$(IN))
+
+bench: build postgres ## Measure this machine: pushing and draining. ARGS passes flags on.
+	bin/waggle bench push $(ARGS)
+	bin/waggle bench drain $(ARGS)
+
+clean: ## Remove bin/ and the server that tests share. The data of `make up` in .waggle stay.
+	rm -rf bin "$${TMPDIR:-/tmp}/waggle-pgtest-$$(id -u)"
+
+postgres:
+	@deploy/ensure-postgres.sh
