@@ -1,0 +1,14 @@
+-- ChangedPartitions: the partitions of queue $1 with a record written at or after $2, by name after $3, at most $4 of them.
+-- It reads what everybody has written since, so callers ask changed_count before. Locks nothing.
+select p.id, p.name, n.base_offset + n.count - 1,
+       least(greatest(coalesce(f.live_offset, 0), o.base_offset), n.base_offset + n.count), n.created_at
+from (select distinct s.partition_id from waggle.segment s where s.created_at >= $2::timestamptz) c
+join waggle.partition p on p.id = c.partition_id and p.queue_id = $1::bigint and ($3::text is null or p.name > $3::text)
+left join waggle.log_start f on f.partition_id = p.id
+cross join lateral (
+  select s.base_offset from waggle.segment s where s.partition_id = p.id order by s.base_offset limit 1
+) o
+cross join lateral (
+  select s.base_offset, s.count, s.created_at from waggle.segment s where s.partition_id = p.id order by s.base_offset desc limit 1
+) n
+order by p.name limit $4::int

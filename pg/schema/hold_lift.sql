@@ -1,0 +1,2 @@
+-- Up: locks the setting's row.
+delete from waggle.setting where name = 'schema_hold'

@@ -1,0 +1,2 @@
+-- Apply, Migration: the floors. Share lock on the gate only.
+select system_floor, record_floor from waggle.gate
