@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"waggle/pg/schema"
+)
+
+// MigrateCmd groups the commands about the schema. They work on the database itself, whether brokers run or not.
+type MigrateCmd struct {
+	Status   MigrateStatusCmd   `cmd:"" help:"Show where the database, this build and every live broker stand."`
+	Versions MigrateVersionsCmd `cmd:"" help:"List the steps of the schema, and which of them were applied."`
+	Up       MigrateUpCmd       `cmd:"" help:"Apply the steps that older builds can live with, as a boot does, and lift a hold."`
+	Finalize MigrateFinalizeCmd `cmd:"" help:"Finish an upgrade: shut out builds that do not know the last step, and apply what waited for that."`
+	Down     MigrateDownCmd     `cmd:"" help:"Take the schema back to an earlier step, and hold it there until up."`
+}
+
+// Migrator is the flags and the connection of all of them.
+type Migrator struct {
+	Database
+	Output
+}
+
+// Target chooses a step.
+type Target struct {
+	TargetVersion int `name:"target-version" help:"Step to go to; default the last one possible."`
+}
+
+func (m *Migrator) open(ctx context.Context, s *Session) (*schema.Migration, error) {
+	address, err := m.direct()
+	if err != nil {
+		return nil, err
+	}
+	opened, err := schema.OpenMigration(ctx, address, schema.Options{Build: s.Version, Logger: newLogger(s.Stderr, "info")})
+	if err != nil {
+		return nil, databaseError(err)
+	}
+	return opened, nil
+}
+
+// MigrateStatusCmd shows where everybody stands.
+type MigrateStatusCmd struct{ Migrator }
+
+// Run implements the command.
+func (c *MigrateStatusCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	status, err := m.Status(ctx, schema.ThisBuild(s.Version))
+	if err != nil {
+		return databaseError(err)
+	}
+	return c.print(s.Stdout, status, func(w io.Writer) { writeStatus(w, status) })
+}
+
+func writeStatus(w io.Writer, status *schema.Status) {
+	d, b := status.Database, status.Build
+	at := fmt.Sprintf("step %d, floor %d, record floor %d", d.Current, d.Floor, d.RecordFloor)
+	if d.Current == 0 {
+		at = "no waggle schema"
+	}
+	rows := [][]string{
+		{"database", at},
+		{"build", fmt.Sprintf("%s, needs step %d, knows step %d, knows record format %d", b.Version, b.Needs, b.Knows, b.RecordKnows)},
+	}
+	if d.Hold != nil {
+		rows = append(rows, []string{"hold", fmt.Sprintf("at step %d, until `waggle migrate up`", *d.Hold)})
+	}
+	switch b.Verdict {
+	case schema.Admitted:
+		rows = append(rows, []string{"gate", "open: this build runs on this database"})
+	case schema.Older:
+		rows = append(rows, []string{"gate", string(b.Verdict) + ": the database is older than this build needs"})
+	case schema.Newer:
+		rows = append(rows, []string{"gate", string(b.Verdict) + ": the database is newer than this build understands"})
+	}
+	if len(b.Pending) > 0 {
+		rows = append(rows, []string{"pending", fmt.Sprintf("steps %s, which `waggle migrate up` or a boot applies", numbers(b.Pending))})
+	}
+	if len(b.PendingFinalize) > 0 {
+		rows = append(rows, []string{"to finalize", fmt.Sprintf("steps %s, which `waggle migrate finalize` applies", numbers(b.PendingFinalize))})
+	}
+	table(w, rows)
+	if len(status.Brokers) > 0 {
+		fmt.Fprintln(w)
+		rows = [][]string{{"BROKER", "VERSION", "NEEDS", "KNOWS", "RECORDS", "SEEN", "BLOCKS"}}
+		for _, m := range status.Brokers {
+			blocks := "no"
+			if m.Blocks {
+				blocks = "finalize"
+			}
+			rows = append(rows, []string{
+				m.Name, m.Version, number(int64(m.Needs)), number(int64(m.Knows)), number(int64(m.RecordKnows)), fmt.Sprintf("%.0f s ago", m.SeenAgo), blocks,
+			})
+		}
+		table(w, rows)
+	}
+	if len(status.Queues) > 0 {
+		fmt.Fprintln(w)
+		rows = [][]string{{"QUEUE", "TENANT", "WRITES FORMAT", "READ FLOOR"}}
+		for _, q := range status.Queues {
+			rows = append(rows, []string{q.Name, q.Tenant.String(), number(int64(q.WriteFormat)), number(int64(q.ReadFloor))})
+		}
+		table(w, rows)
+	}
+}
+
+func numbers(list []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
+}
+
+// MigrateVersionsCmd lists steps.
+type MigrateVersionsCmd struct{ Migrator }
+
+// Run implements the command.
+func (c *MigrateVersionsCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	list, err := m.Versions(ctx)
+	if err != nil {
+		return databaseError(err)
+	}
+	return c.print(s.Stdout, list, func(w io.Writer) {
+		rows := [][]string{{"SCOPE", "STEP", "NAME", "KIND", "DOWN", "APPLIED", "BY"}}
+		for _, step := range list {
+			kind, down, applied := "additive", "no", "-"
+			switch {
+			case !step.Known:
+				kind, down = "unknown to this build", "-"
+			case step.RaisesFloor:
+				kind = "raises the floor"
+			}
+			if step.Reversible {
+				down = "yes"
+			}
+			if step.AppliedAt != nil {
+				applied = moment(*step.AppliedAt)
+			}
+			rows = append(rows, []string{string(step.Scope), number(int64(step.Version)), step.Name, kind, down, applied, orDash(step.AppliedBy)})
+		}
+		table(w, rows)
+	})
+}
+
+// moved is the answer of the commands that move the schema.
+type moved struct {
+	Before  int   `json:"before"`
+	After   int   `json:"after"`
+	Applied []int `json:"applied"`
+	Floor   *int  `json:"floor,omitempty"`
+}
+
+func movedBy(result schema.Result) moved {
+	m := moved{Before: result.Before, After: result.After, Applied: []int{}}
+	for _, step := range result.Applied {
+		m.Applied = append(m.Applied, step.Version)
+	}
+	return m
+}
+
+// MigrateUpCmd applies additive steps.
+type MigrateUpCmd struct {
+	Migrator
+	Target
+}
+
+// Run implements the command.
+func (c *MigrateUpCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	result, err := m.Up(ctx, c.TargetVersion)
+	if err != nil {
+		return databaseError(err)
+	}
+	status, err := m.Status(ctx, schema.ThisBuild(s.Version))
+	if err != nil {
+		return databaseError(err)
+	}
+	return c.print(s.Stdout, movedBy(result), func(w io.Writer) {
+		if len(result.Applied) == 0 {
+			fmt.Fprintf(w, "nothing to apply: the database is at step %d\n", result.After)
+		} else {
+			fmt.Fprintf(w, "the database is at step %d, it was at step %d\n", result.After, result.Before)
+		}
+		if waiting := status.Build.PendingFinalize; len(waiting) > 0 {
+			fmt.Fprintf(w, "steps %s wait for `waggle migrate finalize`\n", numbers(waiting))
+		}
+	})
+}
+
+// MigrateFinalizeCmd raises the floor.
+type MigrateFinalizeCmd struct {
+	Migrator
+	Target
+	DryRun bool `help:"Change nothing; print which live brokers block it."`
+}
+
+// Run implements the command.
+func (c *MigrateFinalizeCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	done, err := m.Finalize(ctx, c.TargetVersion, c.DryRun)
+	if err != nil {
+		return c.blocked(s, err)
+	}
+	answer := movedBy(done.Result)
+	answer.Floor = &done.Floor
+	return c.print(s.Stdout, answer, func(w io.Writer) {
+		switch {
+		case c.DryRun:
+			fmt.Fprintf(w, "nothing blocks a floor at step %d\n", done.Floor)
+		case len(done.Applied) == 0:
+			fmt.Fprintf(w, "nothing to finalize: the database is at step %d, floor %d\n", done.After, done.Floor)
+		default:
+			fmt.Fprintf(w, "the database is at step %d, floor %d; builds that do not know step %d are shut out\n", done.After, done.Floor, done.Floor)
+		}
+	})
+}
+
+// blocked prints each blocker on a line of its own, its name first.
+func (m *Migrator) blocked(s *Session, err error) error {
+	var blocked *schema.BlockedError
+	if !errors.As(err, &blocked) {
+		return databaseError(err)
+	}
+	printed := m.print(s.Stdout, struct {
+		Blockers []schema.Member `json:"blockers"`
+	}{blocked.Blockers}, func(w io.Writer) {
+		for _, b := range blocked.Blockers {
+			fmt.Fprintln(w, blocked.Line(b))
+		}
+	})
+	if printed != nil {
+		return printed
+	}
+	return Fail(ExitRefused, fmt.Errorf("%s is blocked by %d live brokers; upgrade or stop them", blocked.What, len(blocked.Blockers)))
+}
+
+// MigrateDownCmd undoes steps.
+type MigrateDownCmd struct {
+	Migrator
+	TargetVersion int `name:"target-version" required:"" help:"Step to go back to."`
+}
+
+// Run implements the command.
+func (c *MigrateDownCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	result, err := m.Down(ctx, c.TargetVersion)
+	if err != nil {
+		return c.blocked(s, err)
+	}
+	return c.print(s.Stdout, movedBy(result), func(w io.Writer) {
+		fmt.Fprintf(w, "the database is at step %d and held there until `waggle migrate up`; it was at step %d\n", result.After, result.Before)
+	})
+}
