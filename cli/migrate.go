@@ -17,6 +17,8 @@ type MigrateCmd struct {
 	Up       MigrateUpCmd       `cmd:"" help:"Apply the steps that older builds can live with, as a boot does, and lift a hold."`
 	Finalize MigrateFinalizeCmd `cmd:"" help:"Finish an upgrade: shut out builds that do not know the last step, and apply what waited for that."`
 	Down     MigrateDownCmd     `cmd:"" help:"Take the schema back to an earlier step, and hold it there until up."`
+
+	NewIdentity MigrateNewIdentityCmd `cmd:"" name:"new-identity" help:"Make a physical copy of a database another installation. A restored dump needs it not."`
 }
 
 // Migrator is the flags and the connection of all of them.
@@ -248,7 +250,11 @@ func (m *Migrator) blocked(s *Session, err error) error {
 	if printed != nil {
 		return printed
 	}
-	return Fail(ExitRefused, fmt.Errorf("%s is blocked by %d live brokers; upgrade or stop them", blocked.What, len(blocked.Blockers)))
+	remedy := "upgrade or stop"
+	if blocked.Alive {
+		remedy = "stop"
+	}
+	return Fail(ExitRefused, fmt.Errorf("%s is blocked by %d live brokers; %s them", blocked.What, len(blocked.Blockers), remedy))
 }
 
 // MigrateDownCmd undoes steps.
@@ -270,5 +276,27 @@ func (c *MigrateDownCmd) Run(ctx context.Context, s *Session) error {
 	}
 	return c.print(s.Stdout, movedBy(result), func(w io.Writer) {
 		fmt.Fprintf(w, "the database is at step %d and held there until `waggle migrate up`; it was at step %d\n", result.After, result.Before)
+	})
+}
+
+// MigrateNewIdentityCmd makes a clone of a server a cluster of its own.
+type MigrateNewIdentityCmd struct{ Migrator }
+
+// Run implements the command.
+func (c *MigrateNewIdentityCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	before, after, err := m.NewIdentity(ctx)
+	if err != nil {
+		return c.blocked(s, err)
+	}
+	return c.print(s.Stdout, struct {
+		Before string `json:"before"`
+		After  string `json:"after"`
+	}{before.String(), after.String()}, func(w io.Writer) {
+		fmt.Fprintf(w, "the cluster of this database is %s now, it was %s; brokers started on it do not meet those of the original\n", after, before)
 	})
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waggle/pg"
 	"waggle/pg/pgtest"
 	"waggle/pg/schema"
 )
@@ -73,4 +76,36 @@ func TestMigrateSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	requireCode(t, ExitUsage, got)
 	require.NotContains(t, got.stderr, "secret")
 	require.Contains(t, got.stderr, "--database-url")
+}
+
+func TestMigrateMakesAPhysicalCopyAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	database, err := pg.Open(t.Context(), pg.Config{URL: db.URL})
+	require.NoError(t, err)
+	defer database.Close()
+	original, err := database.EnsureInstallation(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `insert into waggle.broker (start_id, name, version, http, mesh, system_needs, system_knows, record_knows, frame_min, frame_max)
+		values (gen_random_uuid(), 'broker-7', '0.1.0', '', '', 1, 1, 1, 1, 1)`)
+	require.NoError(t, err)
+	got := run(t, "", "migrate", "new-identity", "--database-url", db.URL)
+	requireCode(t, ExitRefused, got)
+	require.Contains(t, got.stdout, "broker-7 (version 0.1.0, seen 0 s ago)")
+	require.Contains(t, got.stderr, "stop them")
+
+	_, err = conn.Exec(t.Context(), "update waggle.broker set seen_at = clock_timestamp() - interval '1 minute'")
+	require.NoError(t, err)
+	got = run(t, "", "migrate", "new-identity", "--database-url", db.URL)
+	requireCode(t, ExitDone, got)
+	copied, err := database.EnsureInstallation(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, original.ClusterID, copied.ClusterID)
+	require.Contains(t, got.stdout, copied.ClusterID.String())
+	require.NotEqual(t, original.MeshKeys, copied.MeshKeys)
+	require.Equal(t, original.IDKey, copied.IDKey, "ids that clients hold lead back")
+	require.Equal(t, []uuid.UUID{original.ClusterID}, copied.Former)
 }

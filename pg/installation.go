@@ -2,10 +2,11 @@ package pg
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"waggle/pg/schema"
 )
 
 // Installation is who the database is: everything that is made once, at the first boot, and shared by all brokers.
@@ -37,13 +38,12 @@ type Original struct {
 	Home      Home
 }
 
-const keyLength = 32
-
 // EnsureInstallation returns the identity of the database, made by whoever is first. A dump that was restored elsewhere, on
 // another server or into another database, gets a new cluster id and new mesh keys, so that its brokers never meet those
-// of the original; Original says so. A physical copy cannot be told from its original here.
+// of the original; Original says so. A physical copy cannot be told from its original here:
+// `waggle migrate new-identity` is for those.
 func (d *DB) EnsureInstallation(ctx context.Context) (Installation, error) {
-	_, err := d.pool.Exec(ctx, statement("installation_insert"), uuid.New(), newMeshKeys(), newKey())
+	_, err := d.pool.Exec(ctx, statement("installation_insert"), uuid.New(), [][]byte{schema.NewKey()}, schema.NewKey())
 	if err != nil {
 		return Installation{}, fmt.Errorf("make installation: %w", err)
 	}
@@ -52,11 +52,9 @@ func (d *DB) EnsureInstallation(ctx context.Context) (Installation, error) {
 		return found, err
 	}
 	original := &Original{ClusterID: found.ClusterID, Home: found.Home}
-	var renewed bool
-	err = d.pool.QueryRow(ctx, statement("installation_renew"), uuid.New(), newMeshKeys(),
-		original.Home.SystemIdentifier, original.Home.DatabaseOID).Scan(&renewed)
+	renewed, err := schema.RenewIdentity(ctx, d.pool, original.Home.SystemIdentifier, original.Home.DatabaseOID)
 	if err != nil {
-		return Installation{}, fmt.Errorf("renew installation: %w", err)
+		return Installation{}, err
 	}
 	if found, _, err = d.readInstallation(ctx); err != nil {
 		return Installation{}, err
@@ -78,12 +76,4 @@ func (d *DB) readInstallation(ctx context.Context) (found Installation, here Hom
 		found.Former = append(found.Former, id)
 	}
 	return found, here, nil
-}
-
-func newMeshKeys() [][]byte { return [][]byte{newKey()} }
-
-func newKey() []byte {
-	key := make([]byte, keyLength)
-	rand.Read(key)
-	return key
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"waggle/pg/schema"
 )
 
 // RotationJob is the leader job that advances rotations.
@@ -94,7 +96,7 @@ func (d *DB) RequestRotation(ctx context.Context, by string) (started bool, err 
 // as it is then, and the brokers that are waited for. While a rotation is under way the job stays due, so that the next
 // leader goes on at once.
 func (f *Fenced) AdvanceRotation(ctx context.Context) (ring MeshRing, advanced bool, waiting []Broker, err error) {
-	fresh := newKey()
+	fresh := schema.NewKey()
 	err = f.Do(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		advanced, waiting = false, nil
 		var err error

@@ -91,6 +91,8 @@ type BlockedError struct {
 	// Needed is the step that the blockers do not know, or that they need and would lose.
 	Needed int
 	Down   bool
+	// Alive says that no broker may live, whatever it knows.
+	Alive bool
 }
 
 func (e *BlockedError) Error() string {
@@ -103,6 +105,9 @@ func (e *BlockedError) Error() string {
 
 // Line describes one blocker, its name first.
 func (e *BlockedError) Line(b Member) string {
+	if e.Alive {
+		return fmt.Sprintf("%s (version %s, seen %.0f s ago)", b.Name, b.Version, b.SeenAgo)
+	}
 	if e.Down {
 		return fmt.Sprintf("%s (version %s, needs step %d, seen %.0f s ago)", b.Name, b.Version, b.Needs, b.SeenAgo)
 	}

@@ -1,4 +1,4 @@
--- EnsureInstallation: a copy of another database gets an identity of its own. Of brokers that start on it at once, the one
+-- RenewIdentity: a copy of another database gets an identity of its own. Of brokers that start on it at once, the one
 -- that still finds the place it came from ($3, $4) wins. The id key stays: ids that clients hold must go on leading back.
 -- So does the cluster id, among the former ones: what is encrypted is bound to it. A rotation of the mesh key ends with the keys.
 -- Locks the row, then every row of the registry: its brokers belong to the original.
