@@ -122,5 +122,5 @@ func TestStepDownByCommand(t *testing.T) {
 	p = startProcess(t, nil, &out, "leader", "status", "--url", c[1].url)
 	require.Equal(t, 0, p.exitCode(t, patience), p.log)
 	require.Contains(t, out.String(), answer.Leads+" leads since")
-	require.Contains(t, out.String(), "statistics")
+	require.Contains(t, out.String(), "NEXT DUE", "its jobs, as far as they have run")
 }
