@@ -33,6 +33,8 @@ type DeadLetter struct {
 	IsEncrypted bool
 	ProducerSub string
 	FailedAt    time.Time
+	// PushedAt is the zero time where it is not known.
+	PushedAt time.Time
 }
 
 // maxPageBytes bounds the payloads of one page, as answers of pops are bounded. A page that was cut holds fewer
@@ -54,11 +56,15 @@ func (r *Reader) DeadLetters(ctx context.Context, tenant uuid.UUID, filter DeadL
 	letters := make([]DeadLetter, len(rows))
 	for i := range rows {
 		row := &rows[i]
+		var pushed time.Time
+		if row.PushedAt != nil {
+			pushed = *row.PushedAt
+		}
 		letters[i] = DeadLetter{
 			ID: row.ID, TransactionID: row.TransactionID, PartitionID: r.ids.Partition(row.PartitionID),
 			Queue: row.Queue, Partition: row.Partition, Group: row.Group,
 			Error: strings.ToValidUTF8(string(row.Error), "\ufffd"), RetryCount: int(row.RetryCount),
-			Payload: row.Payload, IsEncrypted: row.Sealed, ProducerSub: row.ProducerSub, FailedAt: row.FailedAt,
+			Payload: row.Payload, IsEncrypted: row.Sealed, ProducerSub: row.ProducerSub, FailedAt: row.FailedAt, PushedAt: pushed,
 		}
 	}
 	return letters, nil

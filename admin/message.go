@@ -161,7 +161,7 @@ func (r *Reader) exhume(m *Message, at *place, letter *pg.BuriedMessage) {
 		payload = nil // what is known of the message is shown all the same
 	}
 	m.MessageHead = MessageHead{
-		ID: letter.MessageID, TransactionID: letter.TransactionID, ProducerSub: letter.ProducerSub, CreatedAt: letter.FailedAt,
+		ID: letter.MessageID, TransactionID: letter.TransactionID, ProducerSub: letter.ProducerSub, CreatedAt: letter.PushedAt,
 		Payload: payload, Encrypted: letter.Sealed,
 	}
 	if place, ok := wireid.ParseMessage(letter.MessageID); ok && place.Partition == at.PartitionID && place.Offset == letter.Offset {

@@ -73,6 +73,8 @@ func appendDeadLetter(dst []byte, letter *admin.DeadLetter) []byte {
 	dst = jsonwire.AppendMillis(dst, letter.FailedAt) // the contract: equal to failedAt
 	dst = append(dst, `,"failedAt":`...)
 	dst = jsonwire.AppendMillis(dst, letter.FailedAt)
+	dst = append(dst, `,"pushedAt":`...)
+	dst = appendMoment(dst, letter.PushedAt)
 	if letter.IsEncrypted {
 		dst = append(dst, `,"isEncrypted":true`...)
 	}

@@ -90,14 +90,14 @@ func TestDeadLettersHaveTheShapeOfTheContract(t *testing.T) {
 
 	f.letters = []admin.DeadLetter{{
 		ID: 77, TransactionID: "b-1", PartitionID: partitionID, Queue: "bills", Partition: "acme", Group: "ledger",
-		Error: "card refused", RetryCount: 3, Payload: []byte(`{"n": 1}`), FailedAt: created,
+		Error: "card refused", RetryCount: 3, Payload: []byte(`{"n": 1}`), FailedAt: created, PushedAt: created.Add(-time.Minute),
 	}, {ProducerSub: "me", Payload: []byte("null"), FailedAt: created}}
 	w := f.do("GET", "/api/v1/dlq?queue=bi+lls&consumerGroup=ledger&limit=7&offset=3&partition=x&from=y&to=z", "")
 	f.requireJSON(w, http.StatusOK, `{"messages":[`+
 		`{"id":"77","transactionId":"b-1","partitionId":"5c0e6a0e-7a0b-4a4e-9c55-0f6c4a1f2b77","queue":"bills","partition":"acme","consumerGroup":"ledger",`+
-		`"errorMessage":"card refused","retryCount":3,"data":{"n": 1},"producerSub":null,"createdAt":"2031-04-05T06:07:08.123Z","failedAt":"2031-04-05T06:07:08.123Z"},`+
+		`"errorMessage":"card refused","retryCount":3,"data":{"n": 1},"producerSub":null,"createdAt":"2031-04-05T06:07:08.123Z","failedAt":"2031-04-05T06:07:08.123Z","pushedAt":"2031-04-05T06:06:08.123Z"},`+
 		`{"id":"0","transactionId":"","partitionId":"00000000-0000-0000-0000-000000000000","queue":"","partition":"","consumerGroup":"",`+
-		`"errorMessage":"","retryCount":0,"data":null,"producerSub":"me","createdAt":"2031-04-05T06:07:08.123Z","failedAt":"2031-04-05T06:07:08.123Z"}],`+
+		`"errorMessage":"","retryCount":0,"data":null,"producerSub":"me","createdAt":"2031-04-05T06:07:08.123Z","failedAt":"2031-04-05T06:07:08.123Z","pushedAt":null}],`+
 		`"pagination":{"limit":7,"offset":3},"total":2}`)
 	require.Equal(t, admin.DeadLetterFilter{Queue: "bi lls", Group: "ledger", Limit: 7, Offset: 3}, f.filter)
 

@@ -330,7 +330,7 @@ func (b *Broker) bury(ctx context.Context, tx *pg.AckTx, s *ackSet, group string
 	letter := pg.DeadLetter{
 		Queue: s.queue.id, Partition: s.partition.id, Group: group, Offset: d.bury, MessageID: m.ID,
 		TransactionID: storableText(m.TransactionID), ProducerSub: storableText(m.ProducerSub), Payload: m.Payload,
-		Error: d.cause, RetryCount: tx.Cursor.Retry,
+		Error: d.cause, RetryCount: tx.Cursor.Retry, PushedAt: stored.CreatedAt,
 	}
 	if err := b.letterPayload(s.queue, &letter, segment.IsSealed(stored.Body)); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"waggle/broker/wireid"
 	"waggle/pg"
 	"waggle/pg/pgtest"
+	"waggle/pg/schema"
 )
 
 // testBundle is one or more brokers on one database, without a mesh unless a test adds hints.
@@ -22,6 +23,8 @@ type testBundle struct {
 	database *pgtest.Database
 	ids      *wireid.Codec
 	brokers  []*Broker
+	// knows is what brokers that are added know.
+	knows pg.Knows
 }
 
 func newBundle(t *testing.T, brokers int, change ...func(*Config)) *testBundle {
@@ -39,7 +42,7 @@ func newBundleIn(t *testing.T, database *pgtest.Database, brokers int, change ..
 	t.Helper()
 	ids, err := wireid.NewCodec([]byte("test"))
 	require.NoError(t, err)
-	bundle := &testBundle{t: t, database: database, ids: ids}
+	bundle := &testBundle{t: t, database: database, ids: ids, knows: pg.Knows{System: schema.BuildKnows, Record: schema.RecordKnows}}
 	for range brokers {
 		bundle.add(change...)
 	}
@@ -54,7 +57,7 @@ func (tb *testBundle) add(change ...func(*Config)) *Broker {
 func (tb *testBundle) addAt(url string, change ...func(*Config)) *Broker {
 	tb.t.Helper()
 	db, err := pg.Open(context.Background(), pg.Config{
-		URL: url, ApplicationName: "waggle test", MaxConns: 12, Knows: pg.Knows{System: 1, Record: 1},
+		URL: url, ApplicationName: "waggle test", MaxConns: 12, Knows: tb.knows,
 	})
 	require.NoError(tb.t, err)
 	config := Config{DB: db, IDs: tb.ids, Logger: zaptest.NewLogger(tb.t, zaptest.Level(zapLevel)), Lanes: 2, SubscriptionMode: "new"}

@@ -18,7 +18,10 @@ import (
 func TestNoFlushOfAnOlderBuildCommitsAfterFinalizeHasReturned(t *testing.T) {
 	t.Parallel()
 	const writers, rounds = 8, 60
-	tb := newBundle(t, 2, quiet) // they know step 1
+	tb := newBundle(t, 0)
+	tb.knows.System = schema.BuildKnows - 1
+	tb.add(quiet)
+	tb.add(quiet)
 	steps := schema.Steps()
 	for i := range steps {
 		steps[i].RaisesFloor = steps[i].Version == schema.BuildKnows

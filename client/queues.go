@@ -175,6 +175,8 @@ type DeadLetterMessage struct {
 	Data          json.RawMessage `json:"data"`
 	ProducerSub   string          `json:"producerSub"`
 	FailedAt      time.Time       `json:"failedAt"`
+	// PushedAt is nil where it is not known.
+	PushedAt *time.Time `json:"pushedAt"`
 }
 
 // DeadLetters lists dead letters, newest failure first.

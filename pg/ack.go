@@ -43,6 +43,8 @@ type DeadLetter struct {
 	Sealed     bool
 	Error      string
 	RetryCount int
+	// PushedAt is when the message was pushed.
+	PushedAt time.Time
 }
 
 // AckTx is one set of acks in the middle of its transaction, its cursor locked.
@@ -107,7 +109,7 @@ func (a *AckTx) Bury(l DeadLetter) error {
 		sub = &l.ProducerSub
 	}
 	_, err := a.tx.Exec(a.ctx, statement("bury"), l.Queue, l.Partition, l.Group, l.Offset, [16]byte(l.MessageID),
-		l.TransactionID, sub, l.Payload, []byte(l.Error), l.RetryCount, l.Sealed)
+		l.TransactionID, sub, l.Payload, []byte(l.Error), l.RetryCount, l.Sealed, l.PushedAt)
 	return err
 }
 

@@ -92,6 +92,8 @@ type ListedDeadLetter struct {
 	Offset        int64
 	// Sealed says that Payload is encrypted.
 	Sealed bool
+	// PushedAt is nil where an older build wrote the letter.
+	PushedAt *time.Time
 }
 
 // ListDeadLetters returns a page of dead letters, newest first. The page ends early where its payloads would exceed

@@ -2,7 +2,7 @@
 -- $5. The page ends early, but not before its first row, where its payloads would exceed $6 bytes together; lengths
 -- are read from pointers, payloads only of rows that are returned. Locks nothing.
 select id, queue, partition, partition_id, group_name, transaction_id, coalesce(producer_sub, ''), payload, error,
-       retry_count, failed_at, queue_id, record_offset, sealed
+       retry_count, failed_at, queue_id, record_offset, sealed, pushed_at
 from (
   select d.*, sum(octet_length(payload)) over (order by failed_at desc, id desc) - octet_length(payload) as before
   from (

@@ -140,6 +140,8 @@ type BuriedMessage struct {
 	Error         []byte
 	RetryCount    int
 	FailedAt      time.Time
+	// PushedAt is FailedAt where an older build wrote the letter.
+	PushedAt time.Time
 }
 
 // FindBuried returns the newest dead letter of the message, nil when there is none. messageID is the zero id where the
@@ -147,7 +149,7 @@ type BuriedMessage struct {
 func (d *DB) FindBuried(ctx context.Context, tenant uuid.UUID, partition int64, transactionID string, messageID uuid.UUID) (*BuriedMessage, error) {
 	rows, err := collect(ctx, d.pool, "buried_message", func(row pgx.CollectableRow) (m BuriedMessage, err error) {
 		err = row.Scan(&m.ID, &m.QueueID, &m.Group, &m.Offset, (*[16]byte)(&m.MessageID), &m.TransactionID, &m.ProducerSub,
-			&m.Payload, &m.Sealed, &m.Error, &m.RetryCount, &m.FailedAt)
+			&m.Payload, &m.Sealed, &m.Error, &m.RetryCount, &m.FailedAt, &m.PushedAt)
 		return m, err
 	}, partition, [16]byte(tenant), transactionID, [16]byte(messageID))
 	if err != nil || len(rows) == 0 {

@@ -38,12 +38,16 @@ type Option func(*options)
 
 type options struct {
 	empty     bool
+	finalized bool
 	deadlocks bool
 	server    *Server
 }
 
 // Empty leaves the schema out.
 func Empty() Option { return func(o *options) { o.empty = true } }
+
+// Finalized applies the steps that raise the floor too.
+func Finalized() Option { return func(o *options) { o.finalized = true } }
 
 // AllowDeadlocks is for the test of a deadlock. Otherwise one that happened in the database fails the test.
 func AllowDeadlocks() Option { return func(o *options) { o.deadlocks = true } }
@@ -77,7 +81,20 @@ func New(t testing.TB, chosen ...Option) *Database {
 	createDatabase(t, admin, name, template)
 	db := &Database{Name: name, SuperURL: withDatabase(adminURL, name), URL: asRole(withDatabase(adminURL, name))}
 	t.Cleanup(func() { db.drop(t, adminURL, o) })
+	if o.finalized {
+		db.Finalize(t)
+	}
 	return db
+}
+
+// Finalize applies the steps that raise the floor, as if no older build were left.
+func (d *Database) Finalize(t testing.TB) {
+	t.Helper()
+	m, err := schema.OpenMigration(t.Context(), d.URL, schema.Options{Build: "test"})
+	require.NoError(t, err, "open migration")
+	defer m.Close(context.Background())
+	_, err = m.Finalize(t.Context(), 0, false)
+	require.NoError(t, err, "finalize")
 }
 
 // Migrate applies the schema of this build, for databases that were made Empty.

@@ -35,7 +35,7 @@ func TestNewDatabaseHoldsTheSchemaAndBelongsToAnOrdinaryRole(t *testing.T) {
 	conn := open(t, db.URL)
 	current, err := schema.Current(t.Context(), conn)
 	require.NoError(t, err)
-	require.Equal(t, schema.BuildKnows, current)
+	require.Equal(t, schema.BuildStarts, current)
 	require.False(t, one[bool](t, conn, "select rolsuper or rolcreatedb or rolcreaterole from pg_roles where rolname = current_user"))
 	require.Equal(t, Role, one[string](t, conn, "select tableowner from pg_tables where schemaname = 'waggle' and tablename = 'gate'"))
 	require.Equal(t, "on", one[string](t, conn, "select current_setting('synchronous_commit')"))
@@ -161,6 +161,6 @@ func TestDedicatedServerComesBackOnTheSamePort(t *testing.T) {
 		_, err := pgx.Connect(t.Context(), db.URL)
 		require.Error(t, err)
 		server.Start()
-		require.Equal(t, schema.BuildKnows, one[int](t, open(t, db.URL), "select max(version) from waggle.schema_step"))
+		require.Equal(t, schema.BuildStarts, one[int](t, open(t, db.URL), "select max(version) from waggle.schema_step"))
 	}
 }

@@ -67,12 +67,12 @@ func TestApplyBringsAnEmptyDatabaseUpAndThenDoesNothing(t *testing.T) {
 	first, err := schema.Apply(t.Context(), db.URL, schema.Options{Build: "1.2.3"})
 	require.NoError(t, err)
 	require.Equal(t, 0, first.Before)
-	require.Equal(t, schema.BuildKnows, first.After)
+	require.Equal(t, schema.BuildStarts, first.After)
 	require.Equal(t, "1.2.3", one[string](t, conn, "select build from waggle.schema_step where scope = 'system' and version = 1"))
 
 	second, err := schema.Apply(t.Context(), db.URL, schema.Options{Build: "1.2.4"})
 	require.NoError(t, err)
-	require.Equal(t, schema.Result{Before: schema.BuildKnows, After: schema.BuildKnows}, second)
+	require.Equal(t, schema.Result{Before: schema.BuildStarts, After: schema.BuildStarts}, second)
 	require.Zero(t, one[int](t, conn, locksHeld))
 }
 
@@ -132,7 +132,7 @@ func TestApplyStopsBeforeTheFirstStepThatRaisesTheFloor(t *testing.T) {
 
 func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Finalized())
 	execute(t, open(t, db.URL), "insert into waggle.schema_step (scope, version, name, build) values ('system', $1, 'later', 'later')", schema.BuildKnows+1)
 	result, err := schema.Apply(t.Context(), db.URL, schema.Options{})
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestApplyWaitsForAnotherByPollingAndSaysWhoHoldsTheLock(t *testing.T) {
 
 func TestStatementThatMeetsALockIsTriedAgainWithoutStallingTraffic(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Finalized())
 	reader := open(t, db.URL)
 	execute(t, reader, "begin")
 	execute(t, reader, "select * from waggle.gate")

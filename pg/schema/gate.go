@@ -8,9 +8,12 @@ import (
 // What this build needs and knows. BuildKnows is the number of its last system step; a test holds the two together.
 const (
 	// BuildNeeds is the lowest step that this build's SQL runs on.
-	BuildNeeds = 9
+	BuildNeeds = 10
+	// BuildStarts is the step that a start of this build brings an empty database to: the last one before the first that is
+	// left to finalize.
+	BuildStarts = 10
 	// BuildKnows is the highest step that this build contains.
-	BuildKnows = 9
+	BuildKnows = 11
 	// RecordNeeds is the lowest record format that this build can read.
 	RecordNeeds = 1
 	// RecordKnows is the highest record format that this build can read and write.

@@ -47,6 +47,7 @@ func futureSteps(t *testing.T) []schema.Step {
 
 func numbered(n int) string { return string([]byte{'0', '0', byte('0' + n/10), byte('0' + n%10)}) }
 
+// last is the last step of this build, which raises the floor too.
 const last = schema.BuildKnows
 
 type migrating struct {
@@ -60,7 +61,7 @@ type migrating struct {
 func newMigrating(t *testing.T) *migrating {
 	t.Helper()
 	core, log := observer.New(zap.InfoLevel)
-	m := &migrating{T: t, db: pgtest.New(t), options: schema.Options{Build: "9.0.0", Steps: futureSteps(t), Logger: zap.New(core)}, log: log}
+	m := &migrating{T: t, db: pgtest.New(t, pgtest.Finalized()), options: schema.Options{Build: "9.0.0", Steps: futureSteps(t), Logger: zap.New(core)}, log: log}
 	m.m = m.open()
 	return m
 }
@@ -101,13 +102,13 @@ func TestUpgradeIsFinalizedAndTakenDownAgain(t *testing.T) {
 	up, err := m.m.Up(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 1}, versions(up))
-	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: 1, RecordFloor: 1}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: last, RecordFloor: 1}, m.status().Database)
 
 	dry, err := m.m.Finalize(t.Context(), last+2, true)
 	require.NoError(t, err)
 	require.Equal(t, last+2, dry.Floor)
 	require.Empty(t, dry.Applied)
-	require.Equal(t, 1, m.status().Database.Floor)
+	require.Equal(t, last, m.status().Database.Floor)
 
 	done, err := m.m.Finalize(t.Context(), last+2, false)
 	require.NoError(t, err)
@@ -131,7 +132,7 @@ func TestUpgradeIsFinalizedAndTakenDownAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 2, last + 1}, versions(down))
 	hold = last
-	require.Equal(t, schema.DatabaseStatus{Current: last, Floor: 1, RecordFloor: 1, Hold: &hold}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1, Hold: &hold}, m.status().Database)
 
 	boot, err := schema.Apply(t.Context(), m.db.URL, m.options)
 	require.NoError(t, err)
@@ -160,7 +161,7 @@ func TestFinalizeNamesTheBrokersThatItWouldShutOut(t *testing.T) {
 		require.ErrorAs(t, err, &blocked)
 		require.Len(t, blocked.Blockers, 1)
 		require.Regexp(t, `^old \(version 0\.9\.9, knows step \d+ and not \d+, seen \d s ago\)$`, blocked.Line(blocked.Blockers[0]))
-		require.Equal(t, schema.DatabaseStatus{Current: last, Floor: 1, RecordFloor: 1}, m.status().Database, "nothing was changed")
+		require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1}, m.status().Database, "nothing was changed")
 	}
 	execute(t, open(t, m.db.URL), "update waggle.broker set left_at = now() where name = 'old'")
 	done, err := m.m.Finalize(t.Context(), 0, false)
@@ -226,7 +227,7 @@ func TestMovesThatWereCutOffAreRepeated(t *testing.T) {
 	require.Equal(t, last+2, m.status().Database.Floor)
 	_, err = m.m.Down(t.Context(), last)
 	require.NoError(t, err)
-	require.Equal(t, 1, m.status().Database.Floor)
+	require.Equal(t, last, m.status().Database.Floor)
 	require.False(t, m.exists("first"))
 	require.Zero(t, one[int](t, conn, locksHeld))
 }
@@ -278,7 +279,8 @@ func TestStatusOfAnEmptyDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, status.Database)
 	require.Equal(t, schema.Older, status.Build.Verdict)
-	require.Len(t, status.Build.Pending, last)
+	require.Len(t, status.Build.Pending, schema.BuildStarts)
+	require.Equal(t, []int{last}, status.Build.PendingFinalize)
 	_, err = m.Finalize(t.Context(), 0, false)
 	require.ErrorContains(t, err, "no waggle schema")
 	_, err = m.Versions(t.Context())

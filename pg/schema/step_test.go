@@ -12,13 +12,17 @@ import (
 func TestBuildConstantsMatchTheSteps(t *testing.T) {
 	t.Parallel()
 	last := map[schema.Scope]schema.Step{}
-	floor := 0
+	floor, starts := 0, 0
 	for _, step := range schema.Steps() {
 		last[step.Scope] = step
 		if step.Scope == schema.System && step.RaisesFloor {
 			floor = step.Version
 		}
+		if step.Scope == schema.System && floor == 0 {
+			starts = step.Version
+		}
 	}
+	require.Equal(t, schema.BuildStarts, starts)
 	require.Equal(t, schema.BuildKnows, last[schema.System].Version)
 	require.GreaterOrEqual(t, schema.BuildNeeds, 1)
 	require.LessOrEqual(t, schema.BuildNeeds, schema.BuildKnows)
