@@ -7,7 +7,7 @@ ARGS ?=
 RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up test test-leader test-net check fuzz bench clean postgres
+.PHONY: help build up test test-leader test-net test-upgrade check fuzz bench clean postgres
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -34,6 +34,9 @@ test: postgres ## Run all tests, with the race detector where there is a C compi
 test-net: postgres ## Cut, drop and heal the network between real brokers in namespaces. Takes root on Linux, iproute2, iptables and 4 minutes.
 	@deploy/can-test-net.sh
 	WAGGLE_TEST_NET=1 $(GO) test -count=1 -timeout 15m -v -run '^TestNetwork$$' ./node
+
+test-upgrade: postgres ## Build the releases in deploy/test/releases from this history and roll clusters of them forward and back under load. Takes 3 minutes.
+	WAGGLE_TEST_UPGRADE=1 $(GO) test -count=1 -timeout 15m -v -run '^TestUpgrade$$' ./node
 
 # Measured without the race detector: the numbers are promises about the program.
 test-leader: postgres ## Measure hand-overs of the leader, 20 of each kind, and two bad minutes for leaders. Wants an idle machine.

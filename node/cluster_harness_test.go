@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,6 +37,12 @@ type process struct {
 // startProcess runs `waggle ARGUMENTS`. It sees no variables but PATH, HOME and the given ones, and it is dead when the
 // test has ended.
 func startProcess(t testing.TB, environ []string, stdout io.Writer, arguments ...string) *process {
+	t.Helper()
+	return startProgram(t, program, environ, stdout, arguments...)
+}
+
+// startProgram does so with another build.
+func startProgram(t testing.TB, program string, environ []string, stdout io.Writer, arguments ...string) *process {
 	t.Helper()
 	p := &process{command: exec.Command(program, arguments...), log: newLogBook(), done: make(chan struct{})}
 	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, environ...)
@@ -150,12 +157,14 @@ type member struct {
 	name    string
 	url     string
 	environ []string
+	// build is the program that it runs; empty for the one under test.
+	build string
 }
 
 // launch starts the broker and does not wait for it.
 func (m *member) launch(t testing.TB) {
 	t.Helper()
-	m.process = startProcess(t, m.environ, nil, "serve", "--end-with-stdin")
+	m.process = startProgram(t, cmp.Or(m.build, program), m.environ, nil, "serve", "--end-with-stdin")
 }
 
 func (m *member) awaitListening(t testing.TB) {

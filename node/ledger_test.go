@@ -178,6 +178,9 @@ type workload struct {
 	stopPush   chan struct{}
 	stopPop    context.CancelFunc
 
+	// strict says that somebody is there to answer all the time, so that no call may fail at all.
+	strict bool
+
 	failuresMu sync.Mutex // guards failures
 	failures   []error
 }
@@ -186,12 +189,21 @@ type workload struct {
 // and, like any client that means it, try again until they are answered.
 func startWorkload(t testing.TB, queue string, urls []string, partitions, consumers int) *workload {
 	t.Helper()
+	return startWorkloadOf(t, &workload{queue: queue, partitions: partitions, consumers: consumers}, urls)
+}
+
+// startStrictWorkload is for clusters of which at least one broker serves at any time.
+func startStrictWorkload(t testing.TB, queue string, urls []string, partitions, consumers int) *workload {
+	t.Helper()
+	return startWorkloadOf(t, &workload{queue: queue, partitions: partitions, consumers: consumers, strict: true}, urls)
+}
+
+func startWorkloadOf(t testing.TB, w *workload, urls []string) *workload {
+	t.Helper()
 	const lease = 2
-	w := &workload{
-		ledger: newLedger(lease * time.Second), queue: queue, partitions: partitions, consumers: consumers,
-		client:   newClientOf(t, client.Config{URLs: urls, DownFor: 200 * time.Millisecond, Timeout: 10 * time.Second}),
-		stopPush: make(chan struct{}),
-	}
+	w.ledger, w.stopPush = newLedger(lease*time.Second), make(chan struct{})
+	w.client = newClientOf(t, client.Config{URLs: urls, DownFor: 200 * time.Millisecond, Timeout: 10 * time.Second})
+	queue := w.queue
 	if _, err := w.client.Configure(t.Context(), client.Configuration{
 		Queue: queue, Options: map[string]any{"leaseTime": lease, "retryLimit": 1000},
 	}); err != nil {
@@ -203,10 +215,10 @@ func startWorkload(t testing.TB, queue string, urls []string, partitions, consum
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stopPop = cancel
-	for p := range partitions {
+	for p := range w.partitions {
 		w.producing.Go(func() { w.produce(ctx, fmt.Sprintf("p%d", p)) })
 	}
-	for range consumers {
+	for range w.consumers {
 		w.consuming.Go(func() { w.consume(ctx) })
 	}
 	t.Cleanup(func() {
@@ -253,6 +265,9 @@ func (w *workload) pushAll(ctx context.Context, partition string, number int, it
 			}
 		}
 		if !stored {
+			if err == nil && w.strict {
+				err = fmt.Errorf("push answered %+v", results)
+			}
 			w.mustPass(err)
 			sitOut(ctx)
 			continue
@@ -299,7 +314,7 @@ func sitOut(ctx context.Context) {
 // mustPass notes an error that no outage explains.
 func (w *workload) mustPass(err error) {
 	var unreachable *client.UnreachableError
-	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &unreachable) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &unreachable) && !w.strict {
 		return
 	}
 	w.failuresMu.Lock()
