@@ -256,6 +256,8 @@ func (u upgrade) applyBesideTraffic(t *testing.T) {
 			database := pgtest.New(t, pgtest.Empty())
 			c := u.start(t, database.URL, 2)
 			load := startOpenLoop(t, c.urls(), 4*time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // until queue and partitions are there
+			load.longestGap()
 			time.Sleep(2 * time.Second) // of load, for comparison
 			calm := load.longestGap()
 			var dump *exec.Cmd
@@ -277,6 +279,15 @@ func (u upgrade) applyBesideTraffic(t *testing.T) {
 				require.NoError(t, dump.Wait())
 			}
 			t.Logf("longest time without a commit: %v before, %v during the apply", calm, busy)
+			require.Less(t, busy, max(250*time.Millisecond, 3*calm))
+			for _, m := range c {
+				replace(t, m, program)
+			}
+			load.longestGap()
+			done := migrate(t, program, database.URL, "finalize")
+			require.Zero(t, done.code, done.stderr)
+			busy = load.longestGap()
+			t.Logf("longest time without a commit during finalize: %v", busy)
 			require.Less(t, busy, max(250*time.Millisecond, 3*calm))
 			load.finish(t)
 		})
