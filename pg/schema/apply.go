@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,10 +84,20 @@ type StatementError struct {
 }
 
 func (e *StatementError) Error() string {
-	return fmt.Sprintf("schema step %s, statement at line %d: %v", e.File, e.Statement.Line, e.Err)
+	return fmt.Sprintf("schema step %s, statement at line %d (%s): %v", e.File, e.Statement.Line, e.Statement.short(), e.Err)
 }
 
 func (e *StatementError) Unwrap() error { return e.Err }
+
+// short is the statement on one line, cut where it gets long.
+func (s Statement) short() string {
+	const most = 120
+	text := []rune(strings.Join(strings.Fields(s.Text), " "))
+	if len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(text)
+}
 
 var (
 	//go:embed create_schema.sql
@@ -141,7 +152,6 @@ type applier struct {
 	options  Options
 	logger   *zap.Logger
 	deadline time.Time
-	waits    int // how many times a statement met a lock
 }
 
 func (a *applier) run(ctx context.Context) (Result, error) {
@@ -207,12 +217,12 @@ func due(steps []Step, at place) []Step {
 
 func (a *applier) apply(ctx context.Context, step Step) error {
 	began := time.Now()
-	for _, statement := range step.Statements {
-		if err := a.execute(ctx, statement.Text); err != nil {
-			return &StatementError{File: step.File, Statement: statement, Err: err}
+	for _, group := range grouped(step.Statements) {
+		if err := a.executeGroup(ctx, step.File, group); err != nil {
+			return err
 		}
 	}
-	if err := a.execute(ctx, recordStepSQL, step.Scope, step.Version, step.Name, a.options.Build); err != nil {
+	if _, err := a.conn.Exec(ctx, recordStepSQL, step.Scope, step.Version, step.Name, a.options.Build); err != nil {
 		return fmt.Errorf("record schema step %s: %w", step.File, err)
 	}
 	a.logger.Info("applied schema step", zap.String("file", step.File), zap.Int("version", step.Version),
@@ -226,50 +236,17 @@ func (a *applier) ensureTrail(ctx context.Context) error {
 		return err
 	}
 	if !hasSchema {
-		if err := a.execute(ctx, createSchemaSQL); err != nil {
+		if _, err := a.conn.Exec(ctx, createSchemaSQL); err != nil {
 			return fmt.Errorf("create schema waggle (grant CREATE on the database to this role, or create it beforehand: "+
 				"CREATE SCHEMA waggle AUTHORIZATION role): %w", err)
 		}
 	}
 	if !hasTrail {
-		if err := a.execute(ctx, createTrailSQL); err != nil {
+		if _, err := a.conn.Exec(ctx, createTrailSQL); err != nil {
 			return fmt.Errorf("create schema trail: %w", err)
 		}
 	}
 	return nil
-}
-
-// How long a statement may stand in a lock's queue, where all later traffic on the table stands behind it.
-const (
-	firstLockTimeout = 50 * time.Millisecond
-	lastLockTimeout  = 150 * time.Millisecond
-)
-
-// execute runs one statement in a transaction of its own, again and again while it only meets locks. Between two tries
-// traffic runs at least as long as it was held up.
-func (a *applier) execute(ctx context.Context, statement string, arguments ...any) error {
-	timeout := firstLockTimeout
-	for {
-		if err := a.setLockTimeout(ctx, timeout); err != nil {
-			return err
-		}
-		_, err := a.conn.Exec(ctx, statement, arguments...)
-		if !metLock(err) {
-			return err
-		}
-		a.waits++
-		pause := timeout + rand.N(timeout)
-		if time.Now().Add(pause).After(a.deadline) {
-			return fmt.Errorf("gave up after %s of tries: %w", a.options.StatementPatience, err)
-		}
-		a.logger.Warn("a schema statement met a lock, trying again", zap.String("code", "WG0024"), zap.Error(err), zap.Duration("pause", pause))
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(pause):
-		}
-		timeout = min(2*timeout, lastLockTimeout)
-	}
 }
 
 func (a *applier) setLockTimeout(ctx context.Context, timeout time.Duration) error {

@@ -411,9 +411,9 @@ func (m *Migration) Down(ctx context.Context, target int) (Result, error) {
 	}
 	result.After = target
 	for _, step := range slices.Backward(above) {
-		for _, statement := range step.Down {
-			if err := a.execute(ctx, statement.Text); err != nil {
-				return result, &StatementError{File: downFolder + "/" + step.File, Statement: statement, Err: err}
+		for _, group := range grouped(step.Down) {
+			if err := a.executeGroup(ctx, downFolder+"/"+step.File, group); err != nil {
+				return result, err
 			}
 		}
 		if step.Version <= at.current {
@@ -497,6 +497,8 @@ func (m *Migration) blockedBy(ctx context.Context, q rowsQuerier, floor int) err
 type place struct {
 	current, floor, recordFloor int
 	hold                        *int
+	// registry says that brokers can have registered.
+	registry bool
 }
 
 func readPlace(ctx context.Context, q Querier) (at place, err error) {
@@ -504,7 +506,7 @@ func readPlace(ctx context.Context, q Querier) (at place, err error) {
 		return at, err
 	}
 	var hasGate, hasSettings bool
-	if err := q.QueryRow(ctx, migrateLookSQL).Scan(&hasGate, &hasSettings); err != nil {
+	if err := q.QueryRow(ctx, migrateLookSQL).Scan(&hasGate, &hasSettings, &at.registry); err != nil {
 		return at, fmt.Errorf("look for gate: %w", err)
 	}
 	if hasGate {
