@@ -28,6 +28,7 @@ type CLI struct {
 	Health  HealthCmd  `cmd:"" help:"Ask brokers how they are."`
 	Mesh    MeshCmd    `cmd:"" help:"Look at the gossip between brokers, and rotate its key."`
 	Bench   BenchCmd   `cmd:"" help:"Measure a cluster against the machine it stands on."`
+	Explain ExplainCmd `cmd:"" help:"Say what a code of the log or of an error means, and what to do."`
 	Version VersionCmd `cmd:"" help:"Print the version of this program."`
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -38,6 +39,8 @@ func (e *ExitError) Error() string {
 // Unwrap is the reason.
 func (e *ExitError) Unwrap() error { return e.Err }
 
+var operatorCode = regexp.MustCompile(`\bWG\d{4}\b`)
+
 // report prints err in one line and returns the exit code for it.
 func report(w io.Writer, err error) int {
 	if err == nil {
@@ -53,7 +56,11 @@ func report(w io.Writer, err error) int {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(w, "waggle: interrupted")
 	default:
-		fmt.Fprintln(w, "waggle: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		text := strings.ReplaceAll(err.Error(), "\n", "; ")
+		if code := operatorCode.FindString(text); code != "" {
+			text += "; `waggle explain " + code + "` says more"
+		}
+		fmt.Fprintln(w, "waggle: "+text)
 	}
 	return code
 }
