@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +40,8 @@ const (
 	devReadyPatience = 30 * time.Second
 	devStopPatience  = 10 * time.Second
 	clusterFile      = "cluster.json"
+	// envFile is for the shell: the variables that commands of the command line read.
+	envFile = "env"
 )
 
 // Dev is a private PostgreSQL and some brokers as processes of their own.
@@ -272,20 +275,31 @@ func (d *Dev) writeFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(d.config.Dir, clusterFile)
-	if err := os.WriteFile(path+".new", append(content, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write cluster file: %w", err)
+	urls := make([]string, len(d.brokers))
+	for i, b := range d.brokers {
+		urls[i] = b.url()
+	}
+	variables := fmt.Sprintf("export WAGGLE_DATABASE_URL='%s'\nexport WAGGLE_URL='%s'\n", info.Postgres, strings.Join(urls, ","))
+	// Whoever waits for the cluster waits for the last one.
+	return errors.Join(d.replaceFile(envFile, []byte(variables)), d.replaceFile(clusterFile, append(content, '\n')))
+}
+
+func (d *Dev) replaceFile(name string, content []byte) error {
+	path := filepath.Join(d.config.Dir, name)
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write cluster file: %w", err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
 }
 
 func (d *Dev) removeFile() error {
-	err := os.Remove(filepath.Join(d.config.Dir, clusterFile))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove old cluster file: %w", err)
+	for _, name := range []string{clusterFile, envFile} {
+		if err := os.Remove(filepath.Join(d.config.Dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove old %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ func stopDev(t *testing.T, p *process, folder string) {
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.exitCode(t, 15*time.Second), p.log)
 	require.NoFileExists(t, filepath.Join(folder, "cluster.json"))
+	require.NoFileExists(t, filepath.Join(folder, "env"))
 }
 
 func answers(address string) bool {
