@@ -132,15 +132,11 @@ func (r *Reader) readAt(ctx context.Context, m *Message, at *place, offset int64
 	if err != nil || !found || stored.Body == nil {
 		return -1, err
 	}
-	opened, err := r.openSegment(at.QueueID, at.PartitionID, &stored)
-	i := int(offset - stored.Base)
-	if err == nil && i >= opened.Len() {
-		err = segment.ErrCorrupt
-	}
+	opened, err := r.openRecord(at.QueueID, at.PartitionID, &stored, int(offset-stored.Base))
 	if err != nil {
 		return offset, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
-	head := headOf(opened.Record(i), &stored, offset, at.PartitionID)
+	head := headOf(opened.Record(0), &stored, offset, at.PartitionID)
 	if id != nil && head.ID != *id {
 		return -1, nil
 	}

@@ -23,7 +23,7 @@ func (b *bundle) records(partition, base int64, first, count int, at time.Time, 
 	}
 	var packer segment.Packer
 	b.exec(`insert into waggle.segment (partition_id, base_offset, created_at, count, format, ids, body)
-		values ($1, $2, $3, $4, $5, $6, $7)`, partition, base, at, count, segment.Format, builder.IDs(), packer.Body(&builder))
+		values ($1, $2, $3, $4, $5, $6, $7)`, partition, base, at, count, segment.Format, builder.IDs(), packer.Body(&builder, segment.Format))
 }
 
 func (b *bundle) list(filter MessageFilter) []string {
@@ -65,7 +65,7 @@ func TestMessagesOfManyPartitionsAndSegmentsArePaged(t *testing.T) {
 			insert into waggle.partition (queue_id, name) select $1, i::text from generate_series(1, $2::int) i returning id, name)
 		insert into waggle.segment (partition_id, base_offset, created_at, count, format, ids, body)
 		select id, 0, $3::timestamptz + make_interval(secs => name::int), 2, 1, $4, $5 from made`,
-		queue, partitions, past, builder.IDs(), packer.Body(&builder))
+		queue, partitions, past, builder.IDs(), packer.Body(&builder, segment.Format))
 	require.NoError(t, err)
 	group := b.group(queue, "g", true)
 	b.exec(`insert into waggle.cursor (partition_id, group_id, committed) select id, $1, name::int % 2 from waggle.partition`, group)

@@ -23,6 +23,11 @@ func (r *Reader) openSegment(queue, partition int64, s *pg.Segment) (segment.Seg
 	return segment.Open(s.Format, s.Count, s.Body, r.keys.Segment(queue, partition))
 }
 
+// openRecord decodes one record of a stored segment, as a segment of its own.
+func (r *Reader) openRecord(queue, partition int64, s *pg.Segment, i int) (segment.Segment, error) {
+	return segment.OpenOne(s.Format, s.Count, s.Body, i, r.keys.Segment(queue, partition))
+}
+
 // openLetter returns the payload of a dead letter as it was pushed.
 func (r *Reader) openLetter(l *pg.ListedDeadLetter) ([]byte, error) {
 	if !l.Sealed {

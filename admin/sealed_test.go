@@ -59,7 +59,7 @@ func TestSegmentsAreOpenedWhereTheyWereSealed(t *testing.T) {
 	b.AppendEncoded(segment.AppendRecord(nil, &segment.Record{Payload: []byte("1")}), segment.Hash{})
 	body, err := new(segment.Packer).Sealed(b, ring.Segment(3, 4))
 	require.NoError(t, err)
-	for _, stored := range [][]byte{body, new(segment.Packer).Body(b)} {
+	for _, stored := range [][]byte{body, new(segment.Packer).Body(b, segment.Format)} {
 		got, err := r.openSegment(3, 4, &pg.Segment{Format: segment.Format, Count: 1, Body: stored})
 		require.NoError(t, err)
 		require.Equal(t, "1", string(got.Record(0).Payload))

@@ -319,11 +319,11 @@ func (b *Broker) bury(ctx context.Context, tx *pg.AckTx, s *ackSet, group string
 		// Retention was faster: there is nothing left to keep.
 		return nil
 	}
-	decoded, err := b.open(s.queue.id, s.partition.id, &stored)
+	decoded, err := b.openOne(s.queue.id, s.partition.id, &stored, i)
 	if err != nil {
 		return b.unreadable(s.queue, err)
 	}
-	m, err := messageAt(decoded, i, stored.CreatedAt, d.bury, s.partition.id)
+	m, err := messageAt(decoded, 0, stored.CreatedAt, d.bury, s.partition.id)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (u *bundle) bodyOf(p *part, s *segment.Builder) ([]byte, error) {
 	if p.queue.options.EncryptionEnabled {
 		return packer.Sealed(s, u.b.config.Keys.Segment(p.queue.id, p.partition.id))
 	}
-	return packer.Body(s), nil
+	return packer.Body(s, p.queue.format), nil
 }
 
 // build finds or makes queues and partitions, has the lanes compare, and fills segments with what is new.

@@ -254,7 +254,7 @@ func (c *catalog) ensure(ctx context.Context, keys []queueKey) (map[queueKey]*qu
 	if err := c.b.limits.admit(ctx, missing[0].Tenant, pg.TenantCounts{Queues: int64(len(missing))}); err != nil {
 		return out, err
 	}
-	made, err := c.b.db.EnsureQueues(ctx, missing, []byte("{}"), segment.Format)
+	made, err := c.b.db.EnsureQueues(ctx, missing, []byte("{}"))
 	if err != nil {
 		return nil, err
 	}

@@ -13,17 +13,22 @@ import (
 	"waggle/pg"
 )
 
+// reign lets a broker lead, as far as jobs can tell.
+func (tb *testBundle) reign(b *Broker) *pg.Fenced {
+	tb.t.Helper()
+	reign := pg.Reign{StartID: uuid.New()}
+	require.NoError(tb.t, b.db.Pool().QueryRow(tb.t.Context(), `update waggle.leader set epoch = epoch + 1, start_id = $1, name = 'test', since = clock_timestamp()
+		returning epoch, left(pg_walfile_name(pg_current_wal_lsn()), 8)`, reign.StartID).Scan(&reign.Epoch, &reign.Timeline))
+	return b.db.Fenced(reign)
+}
+
 // Partitions that fall idle are taken away while two brokers push to them and pop from them: nothing is lost, doubled or out of
 // order, and a partition that is pushed to again is simply there again.
 func TestTakingIdlePartitionsAwayLosesNothing(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds = 4, 25
 	tb := newBundle(t, 2, quiet)
-	var reign pg.Reign
-	reign.StartID = uuid.New()
-	require.NoError(t, tb.brokers[0].db.Pool().QueryRow(t.Context(), `update waggle.leader set epoch = epoch + 1, start_id = $1, name = 'test', since = clock_timestamp()
-		returning epoch, left(pg_walfile_name(pg_current_wal_lsn()), 8)`, reign.StartID).Scan(&reign.Epoch, &reign.Timeline))
-	fenced := tb.brokers[0].db.Fenced(reign)
+	fenced := tb.reign(tb.brokers[0])
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"waggle/broker/segment"
 	"waggle/pg"
 )
 
@@ -25,7 +24,7 @@ func (b *Broker) Configure(ctx context.Context, req ConfigureRequest) (Configure
 	fresh := newQueue(key)
 	fresh.Namespace, fresh.Task = "", ""
 	var ignored []string
-	row, err := b.db.Configure(ctx, fresh, segment.Format, func(stored pg.Queue, created bool) (pg.Queue, error) {
+	row, err := b.db.Configure(ctx, fresh, func(stored pg.Queue, created bool) (pg.Queue, error) {
 		if req.IfVersion != 0 && (created || stored.Version != req.IfVersion) {
 			return stored, ErrVersionConflict
 		}

@@ -110,7 +110,7 @@ func (p *part) body(i int) []byte {
 	if p.queue.options.EncryptionEnabled {
 		return p.bodies[i]
 	}
-	return p.partition.packer.Body(p.builders[i])
+	return p.partition.packer.Body(p.builders[i], p.queue.format)
 }
 
 // stands tells whether the record is stored already, and its id: only from commits that are known. A recorded

@@ -124,6 +124,11 @@ func (b *Broker) open(queue, partition int64, s *pg.Segment) (segment.Segment, e
 	return segment.Open(s.Format, s.Count, s.Body, b.config.Keys.Segment(queue, partition))
 }
 
+// openOne decodes one record of a stored segment, as a segment of its own.
+func (b *Broker) openOne(queue, partition int64, s *pg.Segment, i int) (segment.Segment, error) {
+	return segment.OpenOne(s.Format, s.Count, s.Body, i, b.config.Keys.Segment(queue, partition))
+}
+
 // seal fills the part's bodies, which are encrypted; false when that cannot be: its groups have failed then. Whatever a
 // broker remembers of a queue's options, the flush stores a part only if they are those that decided here.
 func (p *part) seal(l *lane) bool {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"waggle/pg/schema"
 )
 
@@ -18,6 +20,7 @@ type MigrateCmd struct {
 	Finalize MigrateFinalizeCmd `cmd:"" help:"Finish an upgrade: shut out builds that do not know the last step, and apply what waited for that."`
 	Down     MigrateDownCmd     `cmd:"" help:"Take the schema back to an earlier step, and hold it there until up."`
 
+	Queue       MigrateQueueCmd       `cmd:"" help:"Look at the format of stored records, and move queues to another."`
 	NewIdentity MigrateNewIdentityCmd `cmd:"" name:"new-identity" help:"Make a physical copy of a database another installation. A restored dump needs it not."`
 }
 
@@ -63,7 +66,7 @@ func (c *MigrateStatusCmd) Run(ctx context.Context, s *Session) error {
 
 func writeStatus(w io.Writer, status *schema.Status) {
 	d, b := status.Database, status.Build
-	at := fmt.Sprintf("step %d, floor %d, record floor %d", d.Current, d.Floor, d.RecordFloor)
+	at := fmt.Sprintf("step %d, floor %d, record floor %d, new queues write record format %d", d.Current, d.Floor, d.RecordFloor, d.RecordFormat)
 	if d.Current == 0 {
 		at = "no waggle schema"
 	}
@@ -105,11 +108,7 @@ func writeStatus(w io.Writer, status *schema.Status) {
 	}
 	if len(status.Queues) > 0 {
 		fmt.Fprintln(w)
-		rows = [][]string{{"QUEUE", "TENANT", "WRITES FORMAT", "READ FLOOR"}}
-		for _, q := range status.Queues {
-			rows = append(rows, []string{q.Name, q.Tenant.String(), number(int64(q.WriteFormat)), number(int64(q.ReadFloor))})
-		}
-		table(w, rows)
+		writeQueues(w, status.Queues)
 	}
 }
 
@@ -206,7 +205,8 @@ func (c *MigrateUpCmd) Run(ctx context.Context, s *Session) error {
 type MigrateFinalizeCmd struct {
 	Migrator
 	Target
-	DryRun bool `help:"Change nothing; print which live brokers block it."`
+	DryRun       bool `help:"Change nothing; print which live brokers block it."`
+	RecordFormat int  `help:"Choose the record format of queues that are made from now on."`
 }
 
 // Run implements the command.
@@ -219,6 +219,11 @@ func (c *MigrateFinalizeCmd) Run(ctx context.Context, s *Session) error {
 	done, err := m.Finalize(ctx, c.TargetVersion, c.DryRun)
 	if err != nil {
 		return c.blocked(s, err)
+	}
+	if c.RecordFormat != 0 {
+		if err := m.SetRecordFormat(ctx, c.RecordFormat, c.DryRun); err != nil {
+			return c.blocked(s, err)
+		}
 	}
 	answer := movedBy(done.Result)
 	answer.Floor = &done.Floor
@@ -298,5 +303,128 @@ func (c *MigrateNewIdentityCmd) Run(ctx context.Context, s *Session) error {
 		After  string `json:"after"`
 	}{before.String(), after.String()}, func(w io.Writer) {
 		fmt.Fprintf(w, "the cluster of this database is %s now, it was %s; brokers started on it do not meet those of the original\n", after, before)
+	})
+}
+
+// MigrateQueueCmd groups the commands about the format of stored records.
+type MigrateQueueCmd struct {
+	Status MigrateQueueStatusCmd `cmd:"" help:"Show the record formats of queues that have left the first one."`
+	Up     MigrateQueueUpCmd     `cmd:"" help:"Let queues write a later record format; builds that cannot read it are shut out."`
+	Down   MigrateQueueDownCmd   `cmd:"" help:"Let queues write an earlier record format; the leader rewrites what is stored."`
+}
+
+// Chosen chooses queues.
+type Chosen struct {
+	Queues []string   `arg:"" optional:"" name:"queue" help:"Queues to move."`
+	All    bool       `help:"Every queue of the tenant, or of all tenants."`
+	Tenant *uuid.UUID `help:"Tenant of the queues; default the one of calls without a tenant, with --all every tenant."`
+}
+
+// defaultTenant owns the queues of calls that name no tenant.
+var defaultTenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
+
+func (c *Chosen) queues() (schema.Queues, error) {
+	switch {
+	case c.All == (len(c.Queues) > 0):
+		return schema.Queues{}, Fail(ExitUsage, errors.New("name queues, or say --all"))
+	case c.All:
+		return schema.Queues{Tenant: c.Tenant}, nil
+	case c.Tenant == nil:
+		return schema.Queues{Tenant: &defaultTenant, Names: c.Queues}, nil
+	default:
+		return schema.Queues{Tenant: c.Tenant, Names: c.Queues}, nil
+	}
+}
+
+// MigrateQueueStatusCmd shows the record formats of queues.
+type MigrateQueueStatusCmd struct{ Migrator }
+
+// Run implements the command.
+func (c *MigrateQueueStatusCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	status, err := m.Status(ctx, schema.ThisBuild(s.Version))
+	if err != nil {
+		return databaseError(err)
+	}
+	return c.print(s.Stdout, struct {
+		NewQueues int                  `json:"newQueues"`
+		Queues    []schema.QueueFormat `json:"queues"`
+	}{status.Database.RecordFormat, status.Queues}, func(w io.Writer) {
+		fmt.Fprintf(w, "new queues write record format %d; queues that are not listed are at 1\n", status.Database.RecordFormat)
+		writeQueues(w, status.Queues)
+	})
+}
+
+func writeQueues(w io.Writer, queues []schema.QueueFormat) {
+	if len(queues) == 0 {
+		return
+	}
+	rows := [][]string{{"QUEUE", "TENANT", "WRITES FORMAT", "READ FLOOR", ""}}
+	for _, q := range queues {
+		note := ""
+		if q.ReadFloor > q.WriteFormat {
+			note = "the leader is rewriting it"
+		}
+		rows = append(rows, []string{q.Name, q.Tenant.String(), number(int64(q.WriteFormat)), number(int64(q.ReadFloor)), note})
+	}
+	table(w, rows)
+}
+
+// MigrateQueueUpCmd moves queues to a later record format.
+type MigrateQueueUpCmd struct {
+	Migrator
+	Chosen
+	Format int `name:"target-version" help:"Record format; default the last one of this build."`
+}
+
+// Run implements the command.
+func (c *MigrateQueueUpCmd) Run(ctx context.Context, s *Session) error {
+	format := c.Format
+	if format == 0 {
+		format = schema.RecordKnows
+	}
+	return c.move(ctx, s, &c.Chosen, format, (*schema.Migration).RecordsUp, "write record format %d from now on; what is stored stays as it is\n")
+}
+
+// MigrateQueueDownCmd moves queues back to an earlier record format.
+type MigrateQueueDownCmd struct {
+	Migrator
+	Chosen
+	Format int `name:"target-version" default:"1" help:"Record format."`
+}
+
+// Run implements the command.
+func (c *MigrateQueueDownCmd) Run(ctx context.Context, s *Session) error {
+	return c.move(ctx, s, &c.Chosen, c.Format, (*schema.Migration).RecordsDown,
+		"write record format %d from now on; the leader rewrites what is stored, `waggle migrate queue status` shows when it is done\n")
+}
+
+func (m *Migrator) move(ctx context.Context, s *Session, chosen *Chosen, format int,
+	by func(*schema.Migration, context.Context, schema.Queues, int) ([]schema.QueueFormat, error), said string,
+) error {
+	queues, err := chosen.queues()
+	if err != nil {
+		return err
+	}
+	opened, err := m.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer opened.Close(ctx)
+	moved, err := by(opened, ctx, queues, format)
+	if err != nil {
+		return m.blocked(s, err)
+	}
+	return m.print(s.Stdout, moved, func(w io.Writer) {
+		if len(moved) == 0 {
+			fmt.Fprintln(w, "nothing to move")
+			return
+		}
+		fmt.Fprintf(w, "%d queues "+said, len(moved), format)
+		writeQueues(w, moved)
 	})
 }

@@ -126,6 +126,12 @@ var table = []Code{
 		Look:    `select pid, usename, application_name, clock_timestamp() - xact_start as open_for, left(query, 200) as query from pg_stat_activity where xact_start is not null order by xact_start`,
 	},
 	{
+		ID: "WG0070", Text: `segment: format not known to this build`,
+		Meaning: `A stored segment has a record format, or something in it, that this build does not know. Nothing of it is handed out.`,
+		Remedy:  `Run the build that wrote it; the gate keeps others away, unless somebody wrote to the tables by hand.`,
+		Look:    `select tenant, name, write_format, read_floor from waggle.queue where read_floor > 1`,
+	},
+	{
 		ID: "WG0101", Text: `registry row was gone, registering again`,
 		Meaning: `Another broker or a person removed this broker's row.`,
 		Remedy:  `Nothing, once; find out who deletes rows if it recurs.`,

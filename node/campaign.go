@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"waggle/broker/segment"
 	"waggle/leader"
 	"waggle/pg"
 )
@@ -64,7 +65,7 @@ func (n *Node) lead(ctx context.Context, term leader.Term) error {
 
 // jobs are what the leader does. Each is safe when it runs twice at once.
 func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
-	retention, statistics := fenced.Retention(), fenced.Statistics()
+	retention, statistics, records := fenced.Retention(), fenced.Statistics(), fenced.Records(segment.Reformat)
 	warned := map[string]bool{}
 	jobs := []leader.Job{
 		{Name: "retention", Every: n.config.RetentionInterval, Batch: func(ctx context.Context) (int64, bool, error) {
@@ -93,6 +94,7 @@ func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
 			return fenced.CleanTraces(ctx, n.config.TraceRetention)
 		}},
 		{Name: "leases", Every: time.Minute, Batch: fenced.CleanLeases},
+		{Name: "records", Every: time.Minute, Batch: records.Run},
 		n.rotationJob(fenced),
 	}
 	if idle := n.config.PartitionIdle; idle > 0 {

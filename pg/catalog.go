@@ -60,7 +60,7 @@ func scanPartition(row pgx.CollectableRow) (p Partition, err error) {
 }
 
 // EnsureQueues makes the queues that are missing and returns all of them, in no order.
-func (d *DB) EnsureQueues(ctx context.Context, queues []NewQueue, options []byte, format int16) ([]Queue, error) {
+func (d *DB) EnsureQueues(ctx context.Context, queues []NewQueue, options []byte) ([]Queue, error) {
 	names := make([]QueueName, len(queues))
 	for i, q := range queues {
 		names[i] = q.QueueName
@@ -79,7 +79,7 @@ func (d *DB) EnsureQueues(ctx context.Context, queues []NewQueue, options []byte
 		}
 	}
 	err = d.write(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, statement("ensure_queues"), tenants, texts, namespaces, tasks, options, format)
+		_, err := tx.Exec(ctx, statement("ensure_queues"), tenants, texts, namespaces, tasks, options)
 		return err
 	})
 	if err != nil {
@@ -193,11 +193,11 @@ func splitPartitionNames(partitions []PartitionName) (queues []int64, names []st
 
 // Configure makes the queue if it is missing and lets merge turn its row into the one to store, under the row's lock.
 // created tells merge that nobody has set options before. The answer carries the new version.
-func (d *DB) Configure(ctx context.Context, queue NewQueue, format int16, merge func(stored Queue, created bool) (Queue, error)) (Queue, error) {
+func (d *DB) Configure(ctx context.Context, queue NewQueue, merge func(stored Queue, created bool) (Queue, error)) (Queue, error) {
 	var out Queue
 	err := d.write(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, statement("ensure_queues"), [][16]byte{queue.Tenant}, []string{queue.Name},
-			[]string{queue.Namespace}, []string{queue.Task}, []byte("{}"), format)
+			[]string{queue.Namespace}, []string{queue.Task}, []byte("{}"))
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (d *DB) Configure(ctx context.Context, queue NewQueue, format int16, merge 
 		return tx.QueryRow(ctx, statement("configure_write"), out.ID, out.Options, out.Namespace, out.Task).Scan(&out.Version)
 	})
 	if errors.Is(err, errQueueVanished) {
-		return d.Configure(ctx, queue, format, merge)
+		return d.Configure(ctx, queue, merge)
 	}
 	return out, err
 }

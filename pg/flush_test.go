@@ -27,7 +27,7 @@ func newFlushBundle(t *testing.T) *flushBundle {
 	db, err := pg.Open(t.Context(), pg.Config{URL: database.URL, ApplicationName: "flush test", MaxConns: 8, Knows: pg.Knows{System: 1, Record: 1}})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	queues, err := db.EnsureQueues(t.Context(), []pg.NewQueue{{QueueName: pg.QueueName{Tenant: uuid.UUID{1}, Name: "q"}}}, []byte("{}"), 1)
+	queues, err := db.EnsureQueues(t.Context(), []pg.NewQueue{{QueueName: pg.QueueName{Tenant: uuid.UUID{1}, Name: "q"}}}, []byte("{}"))
 	require.NoError(t, err)
 	return &flushBundle{t: t, url: database.SuperURL, db: db, queue: queues[0]}
 }

@@ -24,7 +24,7 @@ func BenchmarkBodies(b *testing.B) {
 			records[i] = segment.Record{TransactionID: &id, Payload: fmt.Appendf(nil, "%x", payload)}
 		}
 		builder := build(records)
-		plain := new(segment.Packer).Body(builder)
+		plain := new(segment.Packer).Body(builder, segment.Format)
 		body := sealed(b, records, ring.Segment(1, 2))
 		run := func(name string, work func() error) {
 			b.Run(fmt.Sprintf("%s/%dx%d", name, shape.records, shape.size), func(b *testing.B) {
@@ -36,7 +36,7 @@ func BenchmarkBodies(b *testing.B) {
 			})
 		}
 		var packer, sealing segment.Packer
-		run("pack", func() error { _ = packer.Body(builder); return nil })
+		run("pack", func() error { _ = packer.Body(builder, segment.Format); return nil })
 		run("seal", func() error { _, err := sealing.Sealed(builder, ring.Segment(1, 2)); return err })
 		run("decode", func() error { _, err := segment.Decode(segment.Format, len(records), bytes.Clone(plain)); return err })
 		run("open", func() error {

@@ -52,6 +52,8 @@ type Cipher struct {
 	data    []byte
 	fixed   int
 	ordinal uint64
+	// found says that the cluster has opened a payload.
+	found   bool
 	cluster int // of the keyring's, the one that the body was sealed in
 	nonce   [12]byte
 }
@@ -120,7 +122,7 @@ func (c *Cipher) use(key *Key, nonce []byte) error {
 	if c.aead, err = cipher.NewGCM(block); err != nil {
 		return fmt.Errorf("derive the key of a body: %w", err)
 	}
-	c.key, c.ordinal, c.cluster = key.id, 0, 0
+	c.key, c.ordinal, c.cluster, c.found = key.id, 0, 0, false
 	c.data = append(c.data[:0], byte(len(c.label)))
 	c.data = append(c.data, c.label...)
 	c.data = append(c.data, nonce...)
@@ -149,7 +151,7 @@ func (c *Cipher) Seal(dst, plain, extra []byte) []byte {
 func (c *Cipher) Open(dst, sealed, extra []byte) ([]byte, error) {
 	c.bind(extra)
 	plain, err := c.aead.Open(dst, c.nonce[:], sealed, c.data)
-	for err != nil && c.ordinal == 0 && c.cluster+1 < len(c.keys.clusters) {
+	for err != nil && !c.found && c.cluster+1 < len(c.keys.clusters) {
 		c.cluster++
 		copy(c.data[c.fixed-16:c.fixed], c.keys.clusters[c.cluster][:])
 		plain, err = c.aead.Open(dst, c.nonce[:], sealed, c.data)
@@ -158,5 +160,9 @@ func (c *Cipher) Open(dst, sealed, extra []byte) ([]byte, error) {
 		return nil, &TamperedError{Key: c.key}
 	}
 	c.ordinal++
+	c.found = true
 	return plain, nil
 }
+
+// Skip passes payloads of the body that is being read.
+func (c *Cipher) Skip(payloads int) { c.ordinal += uint64(payloads) }

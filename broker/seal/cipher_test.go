@@ -77,6 +77,9 @@ func requireRecords(t require.TestingT, want []segment.Record, body []byte, c *C
 	require.Equal(t, len(want), got.Len())
 	for i := range want {
 		require.Equal(t, want[i], got.Record(i))
+		one, err := segment.OpenOne(segment.MaxFormat, len(want), body, i, c)
+		require.NoError(t, err)
+		require.Equal(t, want[i], one.Record(0))
 	}
 }
 

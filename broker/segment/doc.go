@@ -7,6 +7,13 @@
 //	record = flags byte · [message id, 16] · [trace id, 16] · [uvarint n, producer sub] ·
 //	         [uvarint n, transaction id] · uvarint n, payload
 //
+// Format 2 is the same, but that a body of more than 32 KiB of records which is worth compressing is cut into blocks of whole
+// records, each compressed by itself, so that one record is read without unpacking the others:
+//
+//	body   = encoding byte 3 (blocks) · uvarint number of blocks ·
+//	         for each block: uvarint records, uvarint length of the plain records, uvarint stored length ·
+//	         the blocks, zstd, or plain where both lengths are the same
+//
 // Each bracket is there when its flag is. A reader that meets a format, encoding or flag it does not know returns
 // an error that says so; it never guesses.
 //

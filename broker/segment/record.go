@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Format is the record format that this build writes, and the highest it reads.
+// Format is the first record format, which every build reads.
 const Format int16 = 1
 
 // A segment takes records until it has MaxRecords or MaxBytes of them; one larger record stands alone.
@@ -87,9 +87,12 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	return append(dst, r.Payload...)
 }
 
+// CodeUnknownFormat is the operator's code of ErrUnknownFormat.
+const CodeUnknownFormat = "WG0070"
+
 // Errors of reading a segment. ErrUnknownFormat means that a newer build wrote it, ErrCorrupt that nobody did.
 var (
-	ErrUnknownFormat = errors.New("segment: format not known to this build")
+	ErrUnknownFormat = errors.New(CodeUnknownFormat + " segment: format not known to this build")
 	ErrCorrupt       = errors.New("segment: corrupt")
 	// ErrSealed says that only Open reads the body.
 	ErrSealed = errors.New("segment: sealed")

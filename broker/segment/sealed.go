@@ -18,6 +18,8 @@ type Sealer interface {
 type Opener interface {
 	// Unlock begins to read the body of the head.
 	Unlock(head []byte) error
+	// Skip passes so many payloads of the body.
+	Skip(payloads int)
 	// Open appends the next payload. It fails unless everything is as it was sealed.
 	Open(dst, sealed, extra []byte) ([]byte, error)
 }
@@ -55,8 +57,11 @@ const sealedOverhead = 18
 // Open reads a stored body of count records, sealed or not. It asks the opener only for one that is sealed, and answers
 // the opener's errors as they are. A body that is not sealed must not be reused, as with Decode.
 func Open(format int16, count int, body []byte, opener Opener) (Segment, error) {
-	if format != Format || !IsSealed(body) {
+	if !IsSealed(body) {
 		return Decode(format, count, body)
+	}
+	if err := checkFormat(format); err != nil {
+		return Segment{}, err
 	}
 	head, records, err := takeField(body[1:])
 	if err != nil {

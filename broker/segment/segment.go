@@ -48,8 +48,8 @@ func (s Segment) Record(i int) Record {
 // Decode reads a stored body of count records that is not sealed. The body may be reused afterwards only if it was
 // compressed; callers that reuse buffers must copy.
 func Decode(format int16, count int, body []byte) (Segment, error) {
-	if format != Format {
-		return Segment{}, fmt.Errorf("%w: %d, this build reads up to %d", ErrUnknownFormat, format, Format)
+	if err := checkFormat(format); err != nil {
+		return Segment{}, err
 	}
 	if len(body) == 0 {
 		return Segment{}, fmt.Errorf("%w: empty body", ErrCorrupt)
@@ -64,25 +64,20 @@ func Decode(format int16, count int, body []byte) (Segment, error) {
 		}
 	case encodingSealed:
 		return Segment{}, ErrSealed
+	case encodingBlocks:
+		if format < Indexed {
+			return Segment{}, fmt.Errorf("%w: encoding %d", ErrUnknownFormat, body[0])
+		}
+		return decodeBlocks(count, plain)
 	default:
 		return Segment{}, fmt.Errorf("%w: encoding %d", ErrUnknownFormat, body[0])
 	}
 	if err := checkCount(count, plain); err != nil {
 		return Segment{}, err
 	}
-	starts := make([]uint32, 0, count)
-	for rest := plain; len(rest) > 0; {
-		if len(starts) == count {
-			return Segment{}, fmt.Errorf("%w: bytes after the last record", ErrCorrupt)
-		}
-		starts = append(starts, uint32(len(plain)-len(rest)))
-		var err error
-		if _, _, rest, err = splitRecord(rest); err != nil {
-			return Segment{}, err
-		}
-	}
-	if len(starts) != count {
-		return Segment{}, fmt.Errorf("%w: %d records of %d", ErrCorrupt, len(starts), count)
+	starts, err := appendStarts(make([]uint32, 0, count), count, plain, 0)
+	if err != nil {
+		return Segment{}, err
 	}
 	return Segment{plain: plain, starts: starts}, nil
 }
@@ -162,11 +157,21 @@ type Packer struct {
 
 const maxPlainRun = 256
 
-// Body is the stored form of what b gathered.
-func (p *Packer) Body(b *Builder) []byte {
+// Body is the stored form of what b gathered, in a format that this build knows.
+func (p *Packer) Body(b *Builder, format int16) []byte {
+	if format >= Indexed && len(b.plain) > blockSize {
+		if body, worth := p.blocks(b); worth {
+			return body
+		}
+		return plainBody(b)
+	}
 	if packed := p.pack(nil, b.plain); packed != nil {
 		return packed
 	}
+	return plainBody(b)
+}
+
+func plainBody(b *Builder) []byte {
 	body := make([]byte, 0, 1+len(b.plain))
 	return append(append(body, encodingPlain), b.plain...)
 }
@@ -179,13 +184,21 @@ func (p *Packer) pack(dst, plain []byte) []byte {
 	encoder := encoders.Get().(*zstd.Encoder)
 	packed := encoder.EncodeAll(plain, binary.AppendUvarint(append(dst, encodingZstd), uint64(len(plain))))
 	encoders.Put(encoder)
-	if float64(len(packed)-len(dst)) < float64(len(plain))*worthKeeping {
-		p.plainRun = 0
+	if p.judge(len(packed)-len(dst), len(plain)) {
 		return packed
+	}
+	return nil
+}
+
+// judge tells whether packing was worth it, and decides from that what to try next.
+func (p *Packer) judge(packed, plain int) bool {
+	if float64(packed) < float64(plain)*worthKeeping {
+		p.plainRun = 0
+		return true
 	}
 	p.plainRun = min(max(2*p.plainRun, 1), maxPlainRun)
 	p.left = p.plainRun
-	return nil
+	return false
 }
 
 func (p *Packer) rests() bool {

@@ -41,7 +41,7 @@ func TestRecordsComeBackAsTheyWent(t *testing.T) {
 			}
 			b.AppendEncoded(AppendRecord(nil, &records[i]), hash)
 		}
-		got, err := Decode(Format, len(records), new(Packer).Body(&b))
+		got, err := Decode(Format, len(records), new(Packer).Body(&b, Format))
 		require.NoError(t, err)
 		require.Equal(t, len(records), got.Len())
 		for i := range records {
@@ -60,7 +60,7 @@ func TestRepetitiveBodiesShrinkAndRandomOnesStayPlain(t *testing.T) {
 	t.Parallel()
 	var b Builder
 	b.AppendEncoded(AppendRecord(nil, &Record{Payload: bytes.Repeat([]byte("waggle"), 1000)}), Hash{})
-	require.Less(t, len(new(Packer).Body(&b)), 500)
+	require.Less(t, len(new(Packer).Body(&b, Format)), 500)
 
 	noise := make([]byte, 6000)
 	state := uint64(1)
@@ -70,7 +70,7 @@ func TestRepetitiveBodiesShrinkAndRandomOnesStayPlain(t *testing.T) {
 	}
 	var n Builder
 	n.AppendEncoded(AppendRecord(nil, &Record{Payload: noise}), Hash{})
-	require.Equal(t, encodingPlain, new(Packer).Body(&n)[0])
+	require.Equal(t, encodingPlain, new(Packer).Body(&n, Format)[0])
 }
 
 func TestWhatIsNotKnownIsRefused(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 		body   []byte
 		want   error
 	}{
-		"newer format":           {Format + 1, 0, []byte{0}, ErrUnknownFormat},
+		"newer format":           {MaxFormat + 1, 0, []byte{0}, ErrUnknownFormat},
 		"empty body":             {Format, 0, nil, ErrCorrupt},
 		"unknown encoding":       {Format, 0, []byte{9}, ErrUnknownFormat},
 		"unknown flag":           {Format, 1, []byte{0, 0x80, 0}, ErrUnknownFormat},
@@ -104,7 +104,7 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 	var b Builder
 	id := "t"
 	b.AppendEncoded(AppendRecord(nil, &Record{ID: uuid.New(), TransactionID: &id, Payload: []byte(`{}`)}), HashOf(id))
-	f.Add(1, new(Packer).Body(&b))
+	f.Add(1, new(Packer).Body(&b, Format))
 	f.Add(1, []byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, count int, body []byte) {
 		s, err := Decode(Format, count, body)
@@ -145,13 +145,13 @@ func TestAPackerRestsAfterBodiesThatDoNotShrink(t *testing.T) {
 	easy.AppendEncoded(AppendRecord(nil, &Record{Payload: bytes.Repeat([]byte("waggle"), 1000)}), Hash{})
 	var p Packer
 	for range 12 {
-		p.Body(&hard)
+		p.Body(&hard, Format)
 	}
 	tries := 0
-	for p.Body(&easy)[0] == encodingPlain {
+	for p.Body(&easy, Format)[0] == encodingPlain {
 		tries++
 	}
 	require.Greater(t, tries, 0)
 	require.Less(t, tries, maxPlainRun)
-	require.Equal(t, encodingZstd, p.Body(&easy)[0], "what shrinks is packed again at once")
+	require.Equal(t, encodingZstd, p.Body(&easy, Format)[0], "what shrinks is packed again at once")
 }

@@ -17,7 +17,7 @@ const (
 	// RecordNeeds is the lowest record format that this build can read.
 	RecordNeeds = 1
 	// RecordKnows is the highest record format that this build can read and write.
-	RecordKnows = 1
+	RecordKnows = 2
 )
 
 // Codes of the operator errors that the gate gives.

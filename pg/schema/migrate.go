@@ -54,10 +54,12 @@ type Status struct {
 
 // DatabaseStatus is what the database says. Hold is the step that Down took it to, null without one.
 type DatabaseStatus struct {
-	Current     int  `json:"current"`
-	Floor       int  `json:"floor"`
-	RecordFloor int  `json:"recordFloor"`
-	Hold        *int `json:"hold"`
+	Current     int `json:"current"`
+	Floor       int `json:"floor"`
+	RecordFloor int `json:"recordFloor"`
+	// RecordFormat is the one that queues are made with.
+	RecordFormat int  `json:"recordFormat"`
+	Hold         *int `json:"hold"`
 }
 
 // BuildStatus is what the build says. Verdict is empty when it may run on the database, else the code of the refusal.
@@ -91,6 +93,8 @@ type BlockedError struct {
 	// Needed is the step that the blockers do not know, or that they need and would lose.
 	Needed int
 	Down   bool
+	// Records says that Needed is a record format.
+	Records bool
 	// Alive says that no broker may live, whatever it knows.
 	Alive bool
 }
@@ -107,6 +111,9 @@ func (e *BlockedError) Error() string {
 func (e *BlockedError) Line(b Member) string {
 	if e.Alive {
 		return fmt.Sprintf("%s (version %s, seen %.0f s ago)", b.Name, b.Version, b.SeenAgo)
+	}
+	if e.Records {
+		return fmt.Sprintf("%s (version %s, reads record format %d and not %d, seen %.0f s ago)", b.Name, b.Version, b.RecordKnows, e.Needed, b.SeenAgo)
 	}
 	if e.Down {
 		return fmt.Sprintf("%s (version %s, needs step %d, seen %.0f s ago)", b.Name, b.Version, b.Needs, b.SeenAgo)
@@ -177,7 +184,7 @@ func (m *Migration) Status(ctx context.Context, build Build) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	status.Database = DatabaseStatus{Current: at.current, Floor: at.floor, RecordFloor: at.recordFloor, Hold: at.hold}
+	status.Database = DatabaseStatus{Current: at.current, Floor: at.floor, RecordFloor: at.recordFloor, RecordFormat: at.recordFormat, Hold: at.hold}
 	state := State{Current: at.current, SystemFloor: at.floor, RecordFloor: at.recordFloor}
 	var refused *GateError
 	if errors.As(Check(build, state), &refused) {
@@ -497,6 +504,8 @@ func (m *Migration) blockedBy(ctx context.Context, q rowsQuerier, floor int) err
 type place struct {
 	current, floor, recordFloor int
 	hold                        *int
+	// recordFormat is the one that queues are made with.
+	recordFormat int
 	// registry says that brokers can have registered.
 	registry bool
 }
@@ -515,6 +524,9 @@ func readPlace(ctx context.Context, q Querier) (at place, err error) {
 		}
 	}
 	if hasSettings {
+		if err := q.QueryRow(ctx, recordDefaultReadSQL).Scan(&at.recordFormat); err != nil {
+			return at, fmt.Errorf("read record format of new queues: %w", err)
+		}
 		if err := q.QueryRow(ctx, holdReadSQL).Scan(&at.hold); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return at, fmt.Errorf("read hold: %w", err)
 		}

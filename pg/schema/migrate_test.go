@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -102,7 +103,7 @@ func TestUpgradeIsFinalizedAndTakenDownAgain(t *testing.T) {
 	up, err := m.m.Up(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 1}, versions(up))
-	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: last, RecordFloor: 1}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: last, RecordFloor: 1, RecordFormat: 1}, m.status().Database)
 
 	dry, err := m.m.Finalize(t.Context(), last+2, true)
 	require.NoError(t, err)
@@ -117,7 +118,7 @@ func TestUpgradeIsFinalizedAndTakenDownAgain(t *testing.T) {
 	done, err = m.m.Finalize(t.Context(), 0, false)
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 3, last + 4}, versions(done.Result))
-	require.Equal(t, schema.DatabaseStatus{Current: last + 4, Floor: last + 4, RecordFloor: 1}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last + 4, Floor: last + 4, RecordFloor: 1, RecordFormat: 1}, m.status().Database)
 	done, err = m.m.Finalize(t.Context(), 0, false)
 	require.NoError(t, err)
 	require.Empty(t, done.Applied, "nothing is left")
@@ -126,13 +127,13 @@ func TestUpgradeIsFinalizedAndTakenDownAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 4, last + 3}, versions(down))
 	hold := last + 2
-	require.Equal(t, schema.DatabaseStatus{Current: last + 2, Floor: last + 2, RecordFloor: 1, Hold: &hold}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last + 2, Floor: last + 2, RecordFloor: 1, RecordFormat: 1, Hold: &hold}, m.status().Database)
 	require.False(t, m.exists("second") || m.exists("third"))
 	down, err = m.m.Down(t.Context(), last)
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 2, last + 1}, versions(down))
 	hold = last
-	require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1, Hold: &hold}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1, RecordFormat: 1, Hold: &hold}, m.status().Database)
 
 	boot, err := schema.Apply(t.Context(), m.db.URL, m.options)
 	require.NoError(t, err)
@@ -161,7 +162,7 @@ func TestFinalizeNamesTheBrokersThatItWouldShutOut(t *testing.T) {
 		require.ErrorAs(t, err, &blocked)
 		require.Len(t, blocked.Blockers, 1)
 		require.Regexp(t, `^old \(version 0\.9\.9, knows step \d+ and not \d+, seen \d s ago\)$`, blocked.Line(blocked.Blockers[0]))
-		require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1}, m.status().Database, "nothing was changed")
+		require.Equal(t, schema.DatabaseStatus{Current: last, Floor: last, RecordFloor: 1, RecordFormat: 1}, m.status().Database, "nothing was changed")
 	}
 	execute(t, open(t, m.db.URL), "update waggle.broker set left_at = now() where name = 'old'")
 	done, err := m.m.Finalize(t.Context(), 0, false)
@@ -216,7 +217,7 @@ func TestMovesThatWereCutOffAreRepeated(t *testing.T) {
 
 	_, err = cut.Finalize(t.Context(), last+2, false)
 	require.ErrorContains(t, err, "division by zero")
-	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: last + 2, RecordFloor: 1}, m.status().Database)
+	require.Equal(t, schema.DatabaseStatus{Current: last + 1, Floor: last + 2, RecordFloor: 1, RecordFormat: 1}, m.status().Database)
 	boot, err := schema.Apply(t.Context(), m.db.URL, m.options)
 	require.NoError(t, err)
 	require.Equal(t, []int{last + 2, last + 3}, versions(boot), "the floor is up, so the step is due at boot")
@@ -259,6 +260,7 @@ func TestVersionsListWhatTheBuildAndTheDatabaseKnow(t *testing.T) {
 	execute(t, open(t, m.db.URL), "insert into waggle.schema_step (scope, version, name, build) values ('system', 99, 'strange', '99.0.0')")
 	list, err := m.m.Versions(t.Context())
 	require.NoError(t, err)
+	list = slices.DeleteFunc(list, func(s schema.StepStatus) bool { return s.Scope == schema.Queue })
 	require.Len(t, list, last+5)
 	require.Equal(t, 1, list[0].Version)
 	require.NotNil(t, list[0].AppliedAt)

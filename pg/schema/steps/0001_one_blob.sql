@@ -1,0 +1,3 @@
+-- scope: queue
+-- kind: additive
+-- Record format 1: the records of a segment are one blob, compressed as a whole. Every queue begins with it.

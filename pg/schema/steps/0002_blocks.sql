@@ -1,0 +1,4 @@
+-- scope: queue
+-- kind: floor
+-- Record format 2: a large compressed segment is cut into blocks with an index, so that one record is read without unpacking
+-- all. Builds that know format 1 only cannot read it.
