@@ -126,6 +126,12 @@ var table = []Code{
 		Look:    `select pid, usename, application_name, clock_timestamp() - xact_start as open_for, left(query, 200) as query from pg_stat_activity where xact_start is not null order by xact_start`,
 	},
 	{
+		ID: "WG0060", Text: `an index is missing and this role may not build it`,
+		Meaning: `The tables belong to another role. Everything works without the index, more slowly.`,
+		Remedy:  `Let the owner of the tables run the statement in the line.`,
+		Look:    `select indexrelid::regclass as index, indisvalid from pg_index where indrelid = 'waggle.dead_letter'::regclass`,
+	},
+	{
 		ID: "WG0070", Text: `segment: format not known to this build`,
 		Meaning: `A stored segment has a record format, or something in it, that this build does not know. Nothing of it is handed out.`,
 		Remedy:  `Run the build that wrote it; the gate keeps others away, unless somebody wrote to the tables by hand.`,

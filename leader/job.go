@@ -37,7 +37,7 @@ type JobStore interface {
 const (
 	defaultJobTimeout = 30 * time.Second
 	// longestNap bounds how long a job that was switched on, or brought forward, waits unnoticed.
-	longestNap = 30 * time.Second
+	longestNap = time.Minute
 	// shortestNap keeps a clock that moves backwards from making a job ask without a pause.
 	shortestNap = 50 * time.Millisecond
 	// retryNap is the pause after the store did not answer.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"waggle/broker/segment"
 	"waggle/leader"
 	"waggle/pg"
+	"waggle/pg/schema"
 )
 
 // lease is how long the server keeps the lock of a leader that says nothing.
@@ -83,17 +85,18 @@ func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
 			return report.Rows(), report.More, err
 		}},
 		{Name: "forget_ids", Every: time.Minute, Batch: retention.Forget},
-		{Name: "purge", Every: 15 * time.Second, Batch: fenced.Purge},
-		{Name: "registry", Every: time.Minute, Batch: fenced.CleanRegistry},
+		{Name: "purge", Every: 30 * time.Second, Batch: fenced.Purge},
+		{Name: "registry", Every: rarely, Batch: fenced.CleanRegistry},
 		{Name: "statistics", Every: n.config.StatsInterval, Batch: statistics.Batch},
 		{Name: "roll_up", Every: 10 * time.Minute, Batch: fenced.RollUpMetrics},
 		{Name: "metrics", Every: 10 * time.Minute, Batch: func(ctx context.Context) (int64, bool, error) {
 			return fenced.CleanMetrics(ctx, n.config.MetricsRetention)
 		}},
-		{Name: "traces", Every: time.Minute, Batch: func(ctx context.Context) (int64, bool, error) {
+		{Name: "traces", Every: rarely, Batch: func(ctx context.Context) (int64, bool, error) {
 			return fenced.CleanTraces(ctx, n.config.TraceRetention)
 		}},
-		{Name: "leases", Every: time.Minute, Batch: fenced.CleanLeases},
+		{Name: "leases", Every: rarely, Batch: fenced.CleanLeases},
+		{Name: "indexes", Every: rarely, Timeout: time.Hour, Batch: n.indexes(fenced)},
 		{Name: "records", Every: time.Minute, Batch: records.Run},
 		n.rotationJob(fenced),
 	}
@@ -104,11 +107,35 @@ func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
 		}})
 	}
 	if kept := n.config.DeadLetterRetention; kept > 0 {
-		jobs = append(jobs, leader.Job{Name: "dead_letters", Every: time.Minute, Batch: func(ctx context.Context) (int64, bool, error) {
+		jobs = append(jobs, leader.Job{Name: "dead_letters", Every: rarely, Batch: func(ctx context.Context) (int64, bool, error) {
 			return fenced.CleanDeadLetters(ctx, kept)
 		}})
 	}
 	return jobs
+}
+
+// rarely is for what costs an idle cluster more than it gains by being done at once.
+const rarely = 5 * time.Minute
+
+// indexes builds what is missing. That cannot be done inside the fence: a leader that is none any more builds what the next one would.
+func (n *Node) indexes(fenced *pg.Fenced) func(context.Context) (int64, bool, error) {
+	told := false
+	return func(ctx context.Context) (int64, bool, error) {
+		absent, err := fenced.AbsentIndexes(ctx)
+		if err != nil || len(absent) == 0 {
+			return 0, false, err
+		}
+		built, err := schema.BuildIndexes(ctx, n.db.DirectURL(), n.logger)
+		var rights *schema.RightsError
+		if errors.As(err, &rights) {
+			if !told {
+				n.logger.Warn("an index is missing and this role may not build it", zap.String("code", "WG0060"),
+					zap.String("index", rights.Index.Name), zap.String("sql", rights.Index.SQL), zap.Error(err))
+			}
+			told, err = true, nil
+		}
+		return built, false, err
+	}
 }
 
 // leaderCache spares the database when many ask who leads.

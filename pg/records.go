@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"waggle/pg/schema"
 )
 
 const (
@@ -17,6 +19,15 @@ const (
 
 // Reformat is the stored form of a body in another format.
 type Reformat func(from, to int16, count int, body []byte) ([]byte, error)
+
+// AbsentIndexes looks for the indexes that are built beside traffic.
+func (f *Fenced) AbsentIndexes(ctx context.Context) (absent []schema.Absent, err error) {
+	err = f.Do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		absent, err = schema.AbsentIndexes(ctx, tx)
+		return err
+	})
+	return absent, err
+}
 
 // Records rewrites what queues hold in later record formats than they write: `waggle migrate queue down` takes them back. One
 // Records serves one reign: it remembers how far it has come. Two at once rewrite the same to the same.
