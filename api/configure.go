@@ -57,6 +57,7 @@ func (s *Server) configure(x *exchange) {
 
 func (s *Server) failConfigure(x *exchange, err error) {
 	var invalid *broker.InvalidOptionError
+	var notKnown *broker.OptionNotKnownError
 	switch {
 	case errors.As(err, &invalid):
 		x.answer(http.StatusBadRequest, func(dst []byte) []byte {
@@ -64,6 +65,16 @@ func (s *Server) failConfigure(x *exchange, err error) {
 			dst = jsonwire.AppendString(dst, invalid.Error())
 			dst = append(dst, `,"invalid":`...)
 			dst = appendStrings(dst, invalid.Invalid)
+			return append(dst, '}')
+		})
+	case errors.As(err, &notKnown):
+		x.answer(http.StatusConflict, func(dst []byte) []byte {
+			dst = append(dst, `{"error":`...)
+			dst = jsonwire.AppendString(dst, notKnown.Error())
+			dst = append(dst, `,"code":"option_not_known","options":`...)
+			dst = appendStrings(dst, notKnown.Options)
+			dst = append(dst, `,"brokers":`...)
+			dst = appendStrings(dst, notKnown.Brokers)
 			return append(dst, '}')
 		})
 	case errors.Is(err, broker.ErrVersionConflict):

@@ -90,6 +90,9 @@ func TestConfigureFailures(t *testing.T) {
 	w := f.do("POST", "/api/v1/configure", body)
 	require.Equal(t, http.StatusConflict, w.Code)
 	require.Contains(t, w.Body.String(), `"code":"version_conflict"`)
+	f.err = fmt.Errorf("configure: %w", &broker.OptionNotKnownError{Options: []string{"ttl"}, Brokers: []string{"a (0.1.0)", "b (0.1.0)"}})
+	f.requireJSON(f.do("POST", "/api/v1/configure", body), http.StatusConflict, `{"error":"ttl is not known to every live broker: upgrade or stop a (0.1.0), b (0.1.0), then configure again",`+
+		`"code":"option_not_known","options":["ttl"],"brokers":["a (0.1.0)","b (0.1.0)"]}`)
 	f.err = errors.New("timeout")
 	f.requireJSON(f.do("POST", "/api/v1/configure", body), http.StatusInternalServerError, `{"error":"configure failed: timeout"}`)
 	f.err = broker.Unavailable(errors.New("refused"))

@@ -17,6 +17,9 @@ func (b *Broker) Configure(ctx context.Context, req ConfigureRequest) (Configure
 	if !storableName(req.Queue) {
 		return ConfigureAnswer{}, errName
 	}
+	if err := b.admitOptions(ctx, req.Options); err != nil {
+		return ConfigureAnswer{}, err
+	}
 	key := queueKey{req.Tenant, req.Queue}
 	if err := b.admitConfigured(ctx, key); err != nil {
 		return ConfigureAnswer{}, err
@@ -51,6 +54,29 @@ func (b *Broker) Configure(ctx context.Context, req ConfigureRequest) (Configure
 		QueueID: q.wire, Namespace: q.namespace, Task: q.task, Options: q.options.echo(), OptionsVersion: q.version,
 		Ignored: ignored,
 	}, nil
+}
+
+// admitOptions refuses options that a live broker does not know. One that starts later is the operator's matter: the option
+// survives it, and finalize shuts it out.
+func (b *Broker) admitOptions(ctx context.Context, sent map[string]any) error {
+	options, step := youngest(sent)
+	if len(options) == 0 {
+		return nil
+	}
+	live, err := b.db.LiveBrokers(ctx)
+	if err != nil {
+		return err
+	}
+	refused := &OptionNotKnownError{Options: options}
+	for _, other := range live {
+		if other.Build.Knows < step {
+			refused.Brokers = append(refused.Brokers, other.Name+" ("+other.Build.Version+")")
+		}
+	}
+	if len(refused.Brokers) > 0 {
+		return refused
+	}
+	return nil
 }
 
 // admitConfigured counts a queue that a configure is about to make.

@@ -2,11 +2,24 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
 // ErrVersionConflict says that a configure named a version of the options which is not the stored one.
 var ErrVersionConflict = errors.New("the options have another version than ifVersion says")
+
+// OptionNotKnownError refuses options that a live broker does not know: it would do something else with the data.
+type OptionNotKnownError struct {
+	Options []string
+	// Brokers are the names and versions of those that do not.
+	Brokers []string
+}
+
+func (e *OptionNotKnownError) Error() string {
+	return fmt.Sprintf("%s is not known to every live broker: upgrade or stop %s, then configure again",
+		strings.Join(e.Options, ", "), strings.Join(e.Brokers, ", "))
+}
 
 // InvalidOptionError refuses the options of a configure.
 type InvalidOptionError struct {

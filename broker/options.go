@@ -33,6 +33,8 @@ type Options struct {
 	DedupWindowSeconds          int    `json:"dedupWindowSeconds"`
 	RetentionSinkHold           string `json:"retentionSinkHold"`
 	RetentionSinkHoldMaxSeconds int    `json:"retentionSinkHoldMaxSeconds"`
+	// DeadLetterRetentionSeconds is how long dead letters of the queue are kept, 0 for as long as the brokers' setting says.
+	DeadLetterRetentionSeconds int `json:"deadLetterRetentionSeconds,omitempty"`
 	// EverEncrypted says that the log may hold sealed segments whatever EncryptionEnabled says now. It is no option: it is
 	// written when encryption is first switched on, and never taken away.
 	EverEncrypted bool `json:"-"`
@@ -98,6 +100,26 @@ var optionRules = map[string]func(any) (any, bool){
 	"dedupWindowSeconds":          wholeNumber(0, math.MaxInt32),
 	"retentionSinkHold":           matching(sinkHold),
 	"retentionSinkHoldMaxSeconds": wholeNumber(60, 31536000),
+	"deadLetterRetentionSeconds":  wholeNumber(0, math.MaxInt32),
+}
+
+// optionSince says of options that came after the first release, and change what happens to data, which step of the schema
+// the builds know that know the option. One that does not would do something else with the data.
+var optionSince = map[string]int{
+	"deadLetterRetentionSeconds": 10,
+}
+
+// youngest returns those of the sent options that not every release knows, and the step that their builds know.
+func youngest(sent map[string]any) (options []string, step int) {
+	for key, value := range sent {
+		since := optionSince[key]
+		if n, isNumber := integer(value); since == 0 || value == nil || isNumber && n == 0 {
+			continue // back to what builds do that do not know it
+		}
+		options, step = append(options, key), max(step, since)
+	}
+	slices.Sort(options)
+	return options, step
 }
 
 func integer(v any) (int64, bool) {

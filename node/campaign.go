@@ -95,6 +95,9 @@ func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
 		{Name: "traces", Every: rarely, Batch: func(ctx context.Context) (int64, bool, error) {
 			return fenced.CleanTraces(ctx, n.config.TraceRetention)
 		}},
+		{Name: "dead_letters", Every: rarely, Batch: func(ctx context.Context) (int64, bool, error) {
+			return fenced.CleanDeadLetters(ctx, n.config.DeadLetterRetention)
+		}},
 		{Name: "leases", Every: rarely, Batch: fenced.CleanLeases},
 		{Name: "indexes", Every: rarely, Timeout: time.Hour, Batch: n.indexes(fenced)},
 		{Name: "records", Every: time.Minute, Batch: records.Run},
@@ -104,11 +107,6 @@ func (n *Node) jobs(fenced *pg.Fenced) []leader.Job {
 		partitions := fenced.Partitions()
 		jobs = append(jobs, leader.Job{Name: "partitions", Every: time.Hour, Batch: func(ctx context.Context) (int64, bool, error) {
 			return partitions.Clean(ctx, idle)
-		}})
-	}
-	if kept := n.config.DeadLetterRetention; kept > 0 {
-		jobs = append(jobs, leader.Job{Name: "dead_letters", Every: rarely, Batch: func(ctx context.Context) (int64, bool, error) {
-			return fenced.CleanDeadLetters(ctx, kept)
 		}})
 	}
 	return jobs

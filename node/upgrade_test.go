@@ -140,6 +140,11 @@ func (u upgrade) roll(t *testing.T) {
 	c.awaitMesh(t)
 	u.sideBySide(t, c)
 
+	fresh := `{"queue":"orders","options":{"deadLetterRetentionSeconds":86400}}`
+	refused := call(t, http.MethodPost, c[0].url+"/api/v1/configure", fresh)
+	require.Equal(t, http.StatusConflict, refused.status)
+	require.Contains(t, refused.body, fmt.Sprintf(`"brokers":["%s (%s)"]`, c[2].name, u.version))
+	require.Equal(t, 4, migrate(t, program, database.URL, "queue", "up", "orders").code)
 	blocked := migrate(t, program, database.URL, "finalize")
 	require.Equal(t, 4, blocked.code, "%+v", blocked)
 	require.Contains(t, blocked.stdout, c[2].name+" (version "+u.version)
@@ -167,6 +172,8 @@ func (u upgrade) roll(t *testing.T) {
 	require.Equal(t, after.Build.Knows, after.Database.Current)
 	require.Greater(t, after.Database.Floor, before.Build.Knows)
 	u.refused(t, database.URL)
+	require.Equal(t, http.StatusOK, call(t, http.MethodPost, c[0].url+"/api/v1/configure", fresh).status)
+	require.Zero(t, migrate(t, program, database.URL, "queue", "up", "orders").code)
 
 	time.Sleep(500 * time.Millisecond) // of load after finalize
 	t.Logf("from push to answer of a parked pop, all along: %v", parked.finish(t))

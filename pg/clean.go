@@ -69,7 +69,8 @@ func (p *Partitions) take(ctx context.Context, batch []int64, idle time.Duration
 	return taken, err
 }
 
-// CleanDeadLetters deletes dead letters that are older than after, a batch at a time.
+// CleanDeadLetters deletes dead letters that are older than the option deadLetterRetentionSeconds of their queue says, or else
+// than after, zero for never; a batch at a time.
 func (f *Fenced) CleanDeadLetters(ctx context.Context, after time.Duration) (rows int64, more bool, err error) {
 	return f.clean(ctx, "job_clean_letters", after)
 }

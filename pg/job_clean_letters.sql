@@ -1,5 +1,5 @@
--- Fenced.CleanDeadLetters: deletes dead letters older than $1 s, at most $2, those of one queue after the other and the oldest
--- of each first. Visits each queue that has any once, and what is deleted; skips letters that somebody is replaying.
+-- Fenced.CleanDeadLetters: deletes dead letters older than the option of their queue says, or else than $1 s (0 for never), at most $2,
+-- those of one queue after the other and the oldest of each first. Visits each queue that has any once, and what is deleted; skips letters that somebody is replaying.
 -- Locks the rows that it deletes.
 with recursive queues as (
   (select d.queue_id from waggle.dead_letter d order by d.queue_id limit 1)
@@ -9,9 +9,15 @@ with recursive queues as (
 ), old as materialized (
   select o.id
   from queues q
+  join waggle.queue w on w.id = q.queue_id
+  cross join lateral (
+    select case when jsonb_typeof(w.options -> 'deadLetterRetentionSeconds') = 'number'
+                then (w.options ->> 'deadLetterRetentionSeconds')::float8 end as seconds
+  ) own
   cross join lateral (
     select d.id from waggle.dead_letter d
-    where d.queue_id = q.queue_id and d.failed_at < clock_timestamp() - make_interval(secs => $1::float8)
+    where d.queue_id = q.queue_id
+      and d.failed_at < clock_timestamp() - make_interval(secs => coalesce(nullif(own.seconds, 0), nullif($1::float8, 0)))
     order by d.failed_at, d.id limit $2::int
   ) o
   where q.queue_id is not null
