@@ -26,7 +26,7 @@ FLAKY := $(or $(TMPDIR),/tmp)/waggle-unsteady-$(shell id -u).txt
 test: postgres ## Run all tests, with the race detector where there is a C compiler. They start their own PostgreSQL.
 	@$(if $(RACE),,echo '*** LEFT OUT: the race detector, because there is no C compiler (install gcc)' >&2)
 	@rm -f $(FLAKY)
-	$(GO) tool gotestsum --format pkgname-and-test-fails --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-report=$(FLAKY) \
+	$(GO) tool gotestsum --format pkgname-and-test-fails --rerun-fails=1 --rerun-fails-max-failures=8 --rerun-fails-report=$(FLAKY) \
 		--packages=./... -- $(RACE) -p 2 -shuffle=on -timeout 20m
 	@if [ -s $(FLAKY) ]; then echo '*** UNSTEADY: failed once and passed alone; a defect of the test or worse, look into it:' >&2; cat $(FLAKY) >&2; fi
 	@echo "*** LEFT OUT: 'make test-net', brokers in network namespaces that are cut and healed (root, Linux, 4 minutes)" >&2

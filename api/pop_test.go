@@ -276,10 +276,10 @@ func TestAClientThatLeavesFreesItsPopAndGivesBackWhatCameTooLate(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.returned) == 1 && f.returned[0] == answer
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool {
 		return f.counter("waggle_http_requests_total", "code", "499") == 1
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestADeliveredAnswerIsNotGivenBack(t *testing.T) {

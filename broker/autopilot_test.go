@@ -149,7 +149,7 @@ func TestAutopilotSharesAmongThoseWhoWait(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return b.Parked() == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Parked() == 4 }, 30*time.Second, time.Millisecond)
 	other := tb.add()
 	var items []PushItem
 	for p := range 64 {

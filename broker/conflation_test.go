@@ -89,7 +89,7 @@ func TestConflationIsAPropertyOfTheRegistration(t *testing.T) {
 		require.Eventually(t, func() bool {
 			answer = tb.pop(b, newest("q", "plain"))
 			return answer != nil
-		}, 5*time.Second, 10*time.Millisecond)
+		}, 30*time.Second, 10*time.Millisecond)
 		require.Equal(t, numbers(0, 3), payloads(answer))
 		require.True(t, answer.ConflationConflict)
 		require.False(t, answer.Conflation)
@@ -279,7 +279,7 @@ func TestConflationWakesParkedPopsWithTheNewestOnly(t *testing.T) {
 			}
 			got <- answer
 		}()
-		require.Eventually(t, func() bool { return broker.Parked() == 1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return broker.Parked() == 1 }, 30*time.Second, time.Millisecond)
 		tb.push(a, "q", "p", 10*round, 10*round+6)
 		answer := <-got
 		require.Equal(t, []string{fmt.Sprintf(`{"n":%d}`, 10*round+5)}, payloads(answer))
@@ -303,7 +303,7 @@ func TestConflationMeetsPausedPops(t *testing.T) {
 		}
 		got <- answer
 	}()
-	require.Eventually(t, func() bool { return a.Parked() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Parked() == 1 }, 30*time.Second, time.Millisecond)
 	a.PausePops(true)
 	require.Equal(t, &PopAnswer{Group: "g", Conflation: true, Paused: true}, tb.pop(a, newest("q", "g")))
 	plain := newest("q", "g")
@@ -332,7 +332,7 @@ func TestConflationSharesBatchAndPartitions(t *testing.T) {
 		answer := tb.pop(a, newest("q", "g"))
 		a.Ack(t.Context(), DefaultTenant, "g", acksOf(answer, AckRetry))
 		return len(answer.Parts) == 64
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	for _, c := range []struct {
 		batch, partitions, want int
 	}{{200, 0, 64}, {5, 0, 5}, {7, 3, 3}, {4, 9, 4}, {1, 0, 1}, {-3, 0, 1}} {

@@ -108,7 +108,7 @@ func TestContract3EqualTransactionIDs(t *testing.T) {
 		tb.push(b, "d", "p", 0, 1)
 		require.Eventually(t, func() bool {
 			return tb.brokers[1].Push(t.Context(), DefaultTenant, "", []PushItem{item("d", "p", 0)})[0].Status == Queued
-		}, 5*time.Second, 100*time.Millisecond)
+		}, 30*time.Second, 100*time.Millisecond)
 	})
 	t.Run("a message id made on one broker is known on one that knows an older log", func(t *testing.T) {
 		for _, other := range tb.brokers {

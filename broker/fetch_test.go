@@ -107,7 +107,7 @@ func TestFetchWaits(t *testing.T) {
 			}
 			answered <- answers
 		}()
-		require.Eventually(t, func() bool { return a.tidings.waiting.Load() == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return a.tidings.waiting.Load() == 1 }, 30*time.Second, time.Millisecond)
 		tb.push(pusher, "q", "p", 1+i, 2+i)
 		require.Len(t, (<-answered)[0].Records, 1)
 	}

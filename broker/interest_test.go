@@ -57,8 +57,8 @@ func TestABrokerSaysWhichWakesItWants(t *testing.T) {
 	pinned := request("missing")
 	pinned.Pinned, pinned.Partition = true, "p"
 	parked := tb.park(b, pinned)
-	require.Eventually(t, func() bool { return heard.times("missing") == 1 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return len(each()) == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return heard.times("missing") == 1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(each()) == 2 }, 30*time.Second, time.Millisecond)
 	tb.push(b, "missing", "p", 0, 1)
 	require.NotNil(t, <-parked)
 
@@ -150,7 +150,7 @@ func TestAnAnnouncedInterestTriesLeasesAgain(t *testing.T) {
 		}
 		return idle
 	}
-	require.Eventually(t, func() bool { return state() == leased }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return state() == leased }, 30*time.Second, time.Millisecond)
 	b.watch.mu.Lock()
 	entry.tried, entry.until = time.Now().Add(time.Hour), time.Now().Add(time.Hour) // no recheck would try it
 	b.watch.mu.Unlock()

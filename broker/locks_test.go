@@ -338,7 +338,7 @@ func (tb *testBundle) leave(conn *pgx.Conn, b *Broker) {
 	b.db.Close()
 	require.Eventually(tb.t, func() bool {
 		return tb.count(conn, `select count(*) from pg_stat_activity where datname = current_database() and application_name = 'waggle test'`) == 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 }
 
 // Acks and claims of many partitions share flushes on every broker: whatever two of them hold, neither waits for the

@@ -27,7 +27,7 @@ func (tb *testBundle) park(b *Broker, req PopRequest) <-chan *PopAnswer {
 		}
 		got <- answer
 	}()
-	require.Eventually(tb.t, func() bool { return b.Parked() > before }, 5*time.Second, time.Millisecond)
+	require.Eventually(tb.t, func() bool { return b.Parked() > before }, 30*time.Second, time.Millisecond)
 	return got
 }
 
@@ -86,7 +86,7 @@ func TestSafePoint(t *testing.T) {
 		var now time.Time
 		require.NoError(t, db.Pool().QueryRow(t.Context(), "select clock_timestamp()").Scan(&now))
 		return now.Sub(stamp) > 1500*time.Millisecond
-	}, 5*time.Second, 100*time.Millisecond)
+	}, 30*time.Second, 100*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	at, err := db.SafePoint(t.Context())
 	require.NoError(t, err)
@@ -120,11 +120,11 @@ func TestAThousandParkedPops(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return b.Parked() == 1000 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Parked() == 1000 }, 30*time.Second, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
 		general, flushes := b.db.Stats()
 		return general.AcquiredConns()+flushes.AcquiredConns() == 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	acquired := func() int64 {
 		general, flushes := b.db.Stats()
 		return general.AcquireCount() + flushes.AcquireCount()

@@ -75,7 +75,7 @@ func TestALostClaimIsGivenBack(t *testing.T) {
 	<-fired
 	require.Equal(t, numbers(0, 3), payloads(answer))
 	require.Equal(t, 1, answer.Parts[0].Attempt, "it was not a delivery")
-	require.Less(t, time.Since(started), 4*time.Second, "long before the lease would expire")
+	require.Less(t, time.Since(started), 20*time.Second, "long before the lease would expire")
 }
 
 // An ack whose commit got no answer is said to have failed, and may be sent again.
@@ -130,7 +130,7 @@ func TestWithoutADatabaseNothingIsPromised(t *testing.T) {
 	server.Start()
 	require.Eventually(t, func() bool {
 		return b.Push(t.Context(), DefaultTenant, "", []PushItem{item("q", "p", 2)})[0].Status == Queued
-	}, 5*time.Second, 20*time.Millisecond)
+	}, 30*time.Second, 20*time.Millisecond)
 	require.Equal(t, numbers(2, 3), payloads(tb.pop(b, request("q"))))
 }
 

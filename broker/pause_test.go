@@ -43,7 +43,7 @@ func TestPauseReachesPopsThatAreParked(t *testing.T) {
 	waiting := request("q")
 	waiting.Wait, waiting.Timeout = true, 20*time.Second
 	parked := tb.park(b, waiting)
-	require.Eventually(t, func() bool { return b.Parked() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Parked() == 1 }, 30*time.Second, time.Millisecond)
 	b.PausePops(true)
 	tb.push(b, "q", "p", 0, 2)
 	select {

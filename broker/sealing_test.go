@@ -203,10 +203,10 @@ func TestAStaleCacheStoresNoClearText(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return pushed.Load() > 100 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return pushed.Load() > 100 }, 30*time.Second, time.Millisecond)
 	tb.encrypt(a, "q", true)
 	answered.Store(true)
-	require.Eventually(t, func() bool { return after.Load() > 200 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return after.Load() > 200 }, 30*time.Second, time.Millisecond)
 	close(stop)
 	all.Wait()
 	require.Zero(t, tb.number(clearBodies+" and body like $1", []byte("%late: true%")))

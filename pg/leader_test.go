@@ -262,7 +262,7 @@ func TestSessionIsEndedWhenSilentForALease(t *testing.T) {
 		won, _, err := second.TryLock(b.ctx)
 		require.NoError(t, err)
 		return won
-	}, 3*time.Second, 50*time.Millisecond)
+	}, 30*time.Second, 50*time.Millisecond)
 }
 
 func TestSessionNeedsAServerThatTakesWrites(t *testing.T) {

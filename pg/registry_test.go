@@ -157,7 +157,7 @@ func TestFloorCannotBeRaisedBetweenTheGateAndTheRow(t *testing.T) {
 	admitted := make(chan error, 1)
 	go func() { admitted <- db.Admit(context.Background(), registration("late")) }()
 	waiting := "select count(*) from pg_locks where not granted and relation = 'waggle.gate'::regclass"
-	require.Eventually(t, func() bool { return scan[int](t, raising, waiting) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return scan[int](t, raising, waiting) == 1 }, 30*time.Second, 5*time.Millisecond)
 	require.Equal(t, 1, scan[int](t, raising, "select count(*) from waggle.broker where left_at is null"))
 	_, err = raising.Exec(t.Context(), "update waggle.gate set system_floor = $1", schema.BuildKnows+1)
 	require.NoError(t, err)

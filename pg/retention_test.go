@@ -369,7 +369,7 @@ func TestRetentionLeavesQueuesConfiguredMeanwhile(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return b.count("from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()") == 1
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	require.NoError(t, tx.Commit(b.ctx))
 	require.Zero(t, (<-done).Rows())
 	require.Equal(t, "0:body 10:body ", b.log())

@@ -240,6 +240,6 @@ func (b *logBundle) touchedBuffers() (n int) {
 		settled := n == last
 		last = n
 		return settled
-	}, 10*time.Second, 300*time.Millisecond)
+	}, 30*time.Second, 300*time.Millisecond)
 	return n
 }

@@ -72,7 +72,7 @@ func TestProxySwallowsInOneDirection(t *testing.T) {
 			go func() { _, err := conn.Exec(t.Context(), "insert into work values (1)"); result <- err }()
 			stored := func() bool { return one[int](t, direct, "select count(*) from work") == 1 }
 			if test.happens {
-				require.Eventually(t, stored, 10*time.Second, time.Millisecond)
+				require.Eventually(t, stored, 30*time.Second, time.Millisecond)
 			} else {
 				stays(t, func() bool { return !stored() })
 			}
@@ -108,7 +108,7 @@ func TestProxySwallowsTheEndOfAConnection(t *testing.T) {
 	require.NoError(t, conn.PgConn().Conn().Close())
 	stays(t, there)
 	proxy.Swallow(ToServer, false)
-	require.Eventually(t, func() bool { return !there() }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !there() }, 30*time.Second, 5*time.Millisecond)
 }
 
 func TestProxyDelayHoldsBackEachDirection(t *testing.T) {

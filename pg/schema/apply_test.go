@@ -190,7 +190,7 @@ func TestApplyWaitsForAnotherByPollingAndSaysWhoHoldsTheLock(t *testing.T) {
 		done <- err
 	}()
 	waiting := "select count(*) from pg_stat_activity where application_name = 'waggle schema' and datname = current_database()"
-	require.Eventually(t, func() bool { return one[int](t, holder, waiting) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return one[int](t, holder, waiting) == 1 }, 30*time.Second, 10*time.Millisecond)
 	require.Zero(t, one[int](t, holder, "select count(*) from pg_locks where not granted and pid <> pg_backend_pid() and database = (select oid from pg_database where datname = current_database())"),
 		"nobody waits inside the server")
 	execute(t, holder, "select pg_advisory_unlock($1, $2)", schema.Product, schema.LockKey())
@@ -243,10 +243,10 @@ func TestCancelledApplyGivesTheLockBack(t *testing.T) {
 		})})
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return one[int](t, watcher, locksHeld) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return one[int](t, watcher, locksHeld) == 1 }, 30*time.Second, 10*time.Millisecond)
 	cancel()
 	require.Error(t, <-done)
-	require.Eventually(t, func() bool { return one[int](t, watcher, locksHeld) == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return one[int](t, watcher, locksHeld) == 0 }, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestUnfitServersAreRefusedWithWhatToDo(t *testing.T) {
