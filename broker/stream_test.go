@@ -132,7 +132,7 @@ func TestCycleCommitsStatePushesAndAckTogether(t *testing.T) {
 	query := tb.register(a, "q")
 	tb.push(a, "in", "p", 0, 6)
 	req := request("in")
-	req.Group, req.SubscriptionMode, req.LeaseSeconds = "streams.q", "all", 1
+	req.Group, req.SubscriptionMode, req.LeaseSeconds = "streams.q", "all", 4
 	answer := tb.pop(a, req)
 	partition, lease := answer.Parts[0].PartitionID.String(), answer.Lease.String()
 	c := Cycle{
