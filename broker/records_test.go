@@ -67,10 +67,12 @@ func TestAQueueMovesBetweenRecordFormatsUnderLoad(t *testing.T) {
 					return
 				}
 				if answer == nil {
-					if ctx.Err() != nil && n == pushed[p] {
+					if ctx.Err() == nil {
+						continue
+					}
+					if pushing.Wait(); n == pushed[p] {
 						return
 					}
-					pushing.Wait() // only at the end is there nothing for as long as a pop waits
 					continue
 				}
 				for _, payload := range payloads(answer) {
@@ -184,6 +186,12 @@ func TestOlderBuildsBlockARecordFormatAndAreShutOutByIt(t *testing.T) {
 	require.ErrorContains(t, err, "this build has no record format 3")
 	require.NoError(t, m.SetRecordFormat(t.Context(), 1, false))
 	require.Equal(t, int64(2), tb.count(conn, "select record_floor from waggle.gate"), "a queue has it still")
+	_, err = tb.brokers[0].DeleteQueue(t.Context(), DefaultTenant, "new")
+	require.NoError(t, err)
+	_, _, err = tb.reign(tb.brokers[0]).Records(segment.Reformat).Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(1), tb.count(conn, "select record_floor from waggle.gate"), "it is gone, and the floor with it")
+	tb.push(old, "q", "p", 3, 4)
 }
 
 // A segment that nobody can read keeps its queue where it is, and the others move on.

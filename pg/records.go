@@ -43,6 +43,8 @@ type Records struct {
 	// failed are queues that hold what cannot be read; they are tried again when the others are done.
 	failed  []int64
 	failure error
+	// used says that a format after the first is in use, as far as the floor tells.
+	used bool
 }
 
 // Records begins with the first queue.
@@ -57,6 +59,9 @@ func (r *Records) Run(ctx context.Context) (rows int64, more bool, err error) {
 		}
 		if !found {
 			err, r.failed, r.failure = r.failure, nil, nil
+			if r.used {
+				err = errors.Join(err, r.lower(ctx, 0))
+			}
 			return 0, false, err
 		}
 	}
@@ -82,26 +87,46 @@ func (r *Records) Run(ctx context.Context) (rows int64, more bool, err error) {
 	if len(r.partitions) > 0 {
 		return rows, true, nil
 	}
-	err = r.fenced.Do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, statement("records_done"), r.queue, r.format)
-		return err
-	})
-	if err != nil {
-		return rows, false, fmt.Errorf("lower read floor: %w", err)
+	if err := r.lower(ctx, r.queue); err != nil {
+		return rows, false, err
 	}
 	r.queue = 0
 	return rows, true, nil
 }
 
+// lower lets the read floor of a queue fall that is rewritten, if it is not zero, and with it the floor of the database.
+func (r *Records) lower(ctx context.Context, queue int64) error {
+	err := r.fenced.Do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement("records_gate")); err != nil {
+			return err
+		}
+		if queue != 0 {
+			if _, err := tx.Exec(ctx, statement("records_done"), queue, r.format); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, statement("records_lower"))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("lower read floor: %w", err)
+	}
+	return nil
+}
+
 func (r *Records) pick(ctx context.Context) (found bool, err error) {
 	err = r.fenced.Do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, statement("records_pick"), append([]int64{}, r.failed...)).Scan(&r.queue, &r.format, &r.partitions)
+		var queue *int64
+		var format *int16
+		r.queue = 0
+		err := tx.QueryRow(ctx, statement("records_pick"), append([]int64{}, r.failed...)).Scan(&r.used, &queue, &format, &r.partitions)
+		if err == nil && queue != nil {
+			r.queue, r.format = *queue, *format
+		}
+		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
 	r.partition, r.offset = 0, 0
-	return err == nil, err
+	return r.queue != 0, err
 }
 
 // unreadableError names a segment that cannot be read.
