@@ -58,12 +58,14 @@ func databaseError(err error) error {
 	var target *schema.TargetError
 	var statement *schema.StatementError
 	var gate *schema.GateError
+	var stranger *schema.StrangerError
+	var shape *schema.ShapeError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &target):
 		return Fail(ExitUsage, err)
-	case errors.As(err, &gate):
+	case errors.As(err, &gate), errors.As(err, &stranger), errors.As(err, &shape):
 		return Fail(ExitGate, err)
 	case errors.As(err, &blocked), errors.As(err, &locked), errors.As(err, &busy):
 		return Fail(ExitRefused, err)

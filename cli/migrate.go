@@ -20,6 +20,7 @@ type MigrateCmd struct {
 	Finalize MigrateFinalizeCmd `cmd:"" help:"Finish an upgrade: shut out builds that do not know the last step, and apply what waited for that."`
 	Down     MigrateDownCmd     `cmd:"" help:"Take the schema back to an earlier step, and hold it there until up."`
 
+	Check       MigrateCheckCmd       `cmd:"" help:"Compare the tables with what this build needs, and print the SQL that mends them."`
 	Queue       MigrateQueueCmd       `cmd:"" help:"Look at the format of stored records, and move queues to another."`
 	NewIdentity MigrateNewIdentityCmd `cmd:"" name:"new-identity" help:"Make a physical copy of a database another installation. A restored dump needs it not."`
 }
@@ -172,6 +173,7 @@ func movedBy(result schema.Result) moved {
 type MigrateUpCmd struct {
 	Migrator
 	Target
+	Print bool `help:"Change nothing; print the SQL, for a role that may do more than brokers'."`
 }
 
 // Run implements the command.
@@ -181,6 +183,17 @@ func (c *MigrateUpCmd) Run(ctx context.Context, s *Session) error {
 		return err
 	}
 	defer m.Close(ctx)
+	if c.Print {
+		script, err := m.Script(ctx, c.TargetVersion)
+		if err != nil {
+			return databaseError(err)
+		}
+		if script == "" {
+			script = "-- nothing is to be applied\n"
+		}
+		_, err = io.WriteString(s.Stdout, script)
+		return err
+	}
 	result, err := m.Up(ctx, c.TargetVersion)
 	if err != nil {
 		return databaseError(err)
@@ -427,4 +440,39 @@ func (m *Migrator) move(ctx context.Context, s *Session, chosen *Chosen, format 
 		fmt.Fprintf(w, "%d queues "+said, len(moved), format)
 		writeQueues(w, moved)
 	})
+}
+
+// MigrateCheckCmd compares the tables with what this build needs.
+type MigrateCheckCmd struct{ Migrator }
+
+// Run implements the command.
+func (c *MigrateCheckCmd) Run(ctx context.Context, s *Session) error {
+	m, err := c.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	differences, err := m.Check(ctx)
+	var wrong *schema.ShapeError
+	if errors.As(err, &wrong) {
+		differences = wrong.Differences
+	} else if err != nil {
+		return databaseError(err)
+	}
+	if differences == nil {
+		differences = []schema.Difference{}
+	}
+	printed := c.print(s.Stdout, struct {
+		Differences []schema.Difference `json:"differences"`
+	}{differences}, func(w io.Writer) {
+		if len(differences) == 0 {
+			fmt.Fprintln(w, "-- the tables are as this build needs them")
+			return
+		}
+		fmt.Fprint(w, (&schema.ShapeError{Differences: differences}).Script())
+	})
+	if printed != nil || wrong == nil {
+		return printed
+	}
+	return Fail(ExitGate, wrong)
 }

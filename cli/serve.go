@@ -105,13 +105,15 @@ func (c *ServeCmd) Run(ctx context.Context, s *Session) error {
 // serveError gives each way in which a broker ends its exit code.
 func serveError(err error) error {
 	var gate *schema.GateError
+	var stranger *schema.StrangerError
+	var shape *schema.ShapeError
 	var address *node.AddressError
 	var database *node.DatabaseError
 	var refused *node.ConfigError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &gate):
+	case errors.As(err, &gate), errors.As(err, &stranger), errors.As(err, &shape):
 		return Fail(ExitGate, err)
 	case errors.As(err, &address):
 		return Fail(ExitAddress, err)

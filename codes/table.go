@@ -126,6 +126,30 @@ var table = []Code{
 		Look:    `select pid, usename, application_name, clock_timestamp() - xact_start as open_for, left(query, 200) as query from pg_stat_activity where xact_start is not null order by xact_start`,
 	},
 	{
+		ID: "WG0054", Text: `the tables of waggle are not as this build needs them`,
+		Meaning: `Columns, types, defaults, nulls or keys differ from what the steps made. The broker does not run (exit code 3).`,
+		Remedy:  "`waggle migrate check` prints one script that mends all of it; look at it, and run it as the owner of the tables.",
+		Look:    `waggle migrate check`,
+	},
+	{
+		ID: "WG0055", Text: `the schema waggle of this database is not waggle's`,
+		Meaning: `There is a schema of that name which another program made. Nothing of it is touched (exit code 3).`,
+		Remedy:  `Use another database, or rename that schema.`,
+		Look:    `select relname, relkind, relowner::regrole from pg_class where relnamespace = to_regnamespace('waggle')`,
+	},
+	{
+		ID: "WG0056", Text: `the schema is applied in part`,
+		Meaning: `The trail names steps and others before them are missing, or their tables are. Nothing is touched (exit code 3).`,
+		Remedy:  `Somebody has changed the trail or restored some tables only: restore the database as a whole.`,
+		Look:    `select scope, version, name, applied_at, build from waggle.schema_step order by 1, 2`,
+	},
+	{
+		ID: "WG0057", Text: `a table is not as it was made`,
+		Meaning: `An index is missing or another one. Everything works, more slowly.`,
+		Remedy:  "The line has the statements that mend it; `waggle migrate check` prints all of them.",
+		Look:    `waggle migrate check`,
+	},
+	{
 		ID: "WG0060", Text: `an index is missing and this role may not build it`,
 		Meaning: `The tables belong to another role. Everything works without the index, more slowly.`,
 		Remedy:  `Let the owner of the tables run the statement in the line.`,

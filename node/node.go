@@ -197,7 +197,11 @@ func (n *Node) openDatabase(ctx context.Context) error {
 	}
 	if n.config.ApplySchema {
 		result, err := schema.Apply(ctx, n.db.DirectURL(), schema.Options{Build: n.config.Version, Logger: n.logger})
-		if err != nil {
+		var stranger *schema.StrangerError
+		switch {
+		case errors.As(err, &stranger):
+			return stranger
+		case err != nil:
 			return &DatabaseError{fmt.Errorf("apply schema: %w", err)}
 		}
 		if len(result.Applied) > 0 {
@@ -205,6 +209,9 @@ func (n *Node) openDatabase(ctx context.Context) error {
 		}
 	}
 	if err := n.checkGate(ctx); err != nil {
+		return err
+	}
+	if err := n.checkShape(ctx); err != nil {
 		return err
 	}
 	if n.installation, err = n.db.EnsureInstallation(ctx); err != nil {
@@ -220,6 +227,12 @@ func (n *Node) openDatabase(ctx context.Context) error {
 
 // checkGate refuses a database that does not fit before anything of it is used; admission decides again, atomically.
 func (n *Node) checkGate(ctx context.Context) error {
+	var stranger *schema.StrangerError
+	if err := schema.Recognise(ctx, n.db.Pool(), schema.Steps()); errors.As(err, &stranger) {
+		return err
+	} else if err != nil {
+		return &DatabaseError{err}
+	}
 	current, err := schema.Current(ctx, n.db.Pool())
 	if err != nil {
 		return &DatabaseError{err}
@@ -230,6 +243,19 @@ func (n *Node) checkGate(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// checkShape refuses tables that are not as this build's SQL needs them, whoever made them so.
+func (n *Node) checkShape(ctx context.Context) error {
+	harmless, err := schema.CheckShape(ctx, n.db.Pool())
+	var wrong *schema.ShapeError
+	if err != nil && !errors.As(err, &wrong) {
+		return &DatabaseError{err}
+	}
+	for _, d := range harmless {
+		n.logger.Warn("a table is not as it was made", zap.String("code", "WG0057"), zap.String("difference", d.What), zap.Strings("mend", d.Mend))
+	}
+	return err
 }
 
 // awaitDatabase asks again until the database answers or the patience is over. Only what may pass by itself is waited

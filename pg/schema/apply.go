@@ -155,7 +155,7 @@ type applier struct {
 }
 
 func (a *applier) run(ctx context.Context) (Result, error) {
-	at, err := readPlace(ctx, a.conn)
+	at, err := readPlace(ctx, a.conn, a.options.Steps)
 	if err != nil {
 		return Result{}, err
 	}
@@ -183,7 +183,7 @@ func (a *applier) applyDue(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	// Somebody may have applied it all while we waited.
-	at, err := readPlace(ctx, a.conn)
+	at, err := readPlace(ctx, a.conn, a.options.Steps)
 	if err != nil {
 		return Result{}, err
 	}

@@ -113,7 +113,7 @@ func TestApplyStopsBeforeTheFirstStepThatRaisesTheFloor(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Empty())
 	all := steps(t, map[string]string{
-		"0001_a.sql": additive + "select 1;",
+		"0001_a.sql": additive + "create table waggle.a (n int);",
 		"0002_b.sql": additive + "select 1;",
 		"0003_c.sql": raising + "select 1;",
 		"0004_d.sql": additive + "select 1;",
@@ -224,8 +224,13 @@ func TestStatementThatMeetsALockIsTriedAgainWithoutStallingTraffic(t *testing.T)
 		began := time.Now()
 		one[int](t, other, "select count(*) from waggle.gate")
 		require.Less(t, time.Since(began), time.Second, "traffic behind the waiting statement")
-		return seen.FilterMessageSnippet("met a lock").Len() >= 3
+		return seen.FilterMessageSnippet("met a lock").Len() >= 1
 	}, 20*time.Second, 5*time.Millisecond)
+	for range 50 {
+		began := time.Now()
+		one[int](t, other, "select count(*) from waggle.gate")
+		require.Less(t, time.Since(began), time.Second, "traffic behind the waiting statement")
+	}
 	execute(t, reader, "commit")
 	require.NoError(t, <-done)
 	require.True(t, one[bool](t, other, "select exists (select from pg_attribute where attrelid = 'waggle.gate'::regclass and attname = 'extra')"))

@@ -41,7 +41,7 @@ func NewKey() []byte {
 // NewIdentity makes a physical copy of a database another installation: brokers cannot tell such a copy from its original,
 // and would look for each other. The error is a *BlockedError while brokers live on it, which would keep the old keys.
 func (m *Migration) NewIdentity(ctx context.Context) (before, after uuid.UUID, err error) {
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return before, after, err
 	}

@@ -208,7 +208,7 @@ func (a *applier) waitForOldHolders(ctx context.Context, relations []string) err
 
 // longestWait is how long a statement may stand in a queue now.
 func (a *applier) longestWait(ctx context.Context) (time.Duration, error) {
-	at, err := readPlace(ctx, a.conn)
+	at, err := readPlace(ctx, a.conn, a.options.Steps)
 	if err != nil {
 		return 0, err
 	}

@@ -180,7 +180,7 @@ func (m *Migration) Status(ctx context.Context, build Build) (*Status, error) {
 		},
 		Brokers: []Member{}, Queues: []QueueFormat{},
 	}
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (m *Migration) Up(ctx context.Context, target int) (Result, error) {
 		return Result{}, err
 	}
 	defer a.releaseLock(ctx)
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return Result{}, err
 	}
@@ -297,7 +297,7 @@ func (m *Migration) Finalize(ctx context.Context, target int, dryRun bool) (Fina
 	if target == 0 {
 		target = m.last()
 	}
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return Finalized{}, err
 	}
@@ -314,7 +314,7 @@ func (m *Migration) Finalize(ctx context.Context, target int, dryRun bool) (Fina
 		return done, err
 	}
 	defer a.releaseLock(ctx)
-	if at, err = readPlace(ctx, m.conn); err != nil {
+	if at, err = readPlace(ctx, m.conn, m.options.Steps); err != nil {
 		return done, err
 	}
 	done.Result = Result{Before: at.current, After: at.current}
@@ -379,7 +379,7 @@ func (m *Migration) Down(ctx context.Context, target int) (Result, error) {
 		return Result{}, err
 	}
 	defer a.releaseLock(ctx)
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return Result{}, err
 	}
@@ -510,7 +510,10 @@ type place struct {
 	registry bool
 }
 
-func readPlace(ctx context.Context, q Querier) (at place, err error) {
+func readPlace(ctx context.Context, q Querier, steps []Step) (at place, err error) {
+	if err := Recognise(ctx, q, steps); err != nil {
+		return at, err
+	}
 	if at.current, err = Current(ctx, q); err != nil || at.current == 0 {
 		return at, err
 	}

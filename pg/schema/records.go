@@ -114,7 +114,7 @@ func (m *Migration) SetRecordFormat(ctx context.Context, format int, dryRun bool
 }
 
 func (m *Migration) checkFormat(ctx context.Context, format int) error {
-	at, err := readPlace(ctx, m.conn)
+	at, err := readPlace(ctx, m.conn, m.options.Steps)
 	if err != nil {
 		return err
 	}
