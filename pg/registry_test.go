@@ -104,7 +104,7 @@ func TestBrokerWhoseRowIsGoneIsToldAndAdmittedAgain(t *testing.T) {
 
 func TestGateRunsAtAdmissionAndInEachHeartbeat(t *testing.T) {
 	t.Parallel()
-	above := strconv.Itoa(schema.BuildKnows + 1)
+	above, recordAbove := strconv.Itoa(schema.BuildKnows+1), strconv.Itoa(schema.RecordKnows+1)
 	for name, test := range map[string]struct {
 		change string
 		code   string
@@ -112,7 +112,7 @@ func TestGateRunsAtAdmissionAndInEachHeartbeat(t *testing.T) {
 	}{
 		"floor raised":          {"update waggle.gate set system_floor = " + above, schema.CodeDatabaseNewer, "floor is step " + above},
 		"trail taken back":      {"delete from waggle.schema_step", schema.CodeDatabaseOlder, "needs step " + strconv.Itoa(schema.BuildNeeds)},
-		"records beyond us":     {"update waggle.gate set record_floor = 2", schema.CodeDatabaseNewer, "in orders"},
+		"records beyond us":     {"update waggle.gate set record_floor = " + recordAbove, schema.CodeDatabaseNewer, "in orders"},
 		"additive step applied": {"insert into waggle.schema_step (scope, version, name, build) values ('system', " + above + ", 'more', 'later')", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestGateRunsAtAdmissionAndInEachHeartbeat(t *testing.T) {
 			db := openDB(t, pgtest.New(t).URL)
 			before, after := registration("before"), registration("after")
 			require.NoError(t, db.Admit(t.Context(), before))
-			execDB(t, db, "insert into waggle.queue (tenant, name, read_floor) values ($1, 'orders', 2), ($1, 'plain', 1)", uuid.New())
+			execDB(t, db, "insert into waggle.queue (tenant, name, read_floor) values ($1, 'orders', $2), ($1, 'plain', $2 - 1)", uuid.New(), schema.RecordKnows+1)
 			execDB(t, db, test.change)
 			_, beat := db.Heartbeat(t.Context(), before.StartID, before.Build, false, pg.HeldKeys{})
 			admission := db.Admit(t.Context(), after)

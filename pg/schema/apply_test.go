@@ -178,7 +178,7 @@ func TestApplyWaitsForAnotherByPollingAndSaysWhoHoldsTheLock(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	require.Contains(t, busy.Holder, `application "somebody else"`)
 
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	_, err = schema.Apply(short, db.URL, schema.Options{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
