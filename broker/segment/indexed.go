@@ -238,14 +238,8 @@ func oneOf(plain []byte, i int) (Segment, error) {
 
 // openOneSealed decrypts one payload; what stands before the others is readable and only passed.
 func openOneSealed(count int, body []byte, i int, opener Opener) (Segment, error) {
-	head, records, err := takeField(body)
+	records, err := unlock(count, body, opener)
 	if err != nil {
-		return Segment{}, err
-	}
-	if err := checkCount(count, records); err != nil {
-		return Segment{}, err
-	}
-	if err := opener.Unlock(head); err != nil {
 		return Segment{}, err
 	}
 	opener.Skip(i)

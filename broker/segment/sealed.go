@@ -63,14 +63,8 @@ func Open(format int16, count int, body []byte, opener Opener) (Segment, error) 
 	if err := checkFormat(format); err != nil {
 		return Segment{}, err
 	}
-	head, records, err := takeField(body[1:])
+	records, err := unlock(count, body[1:], opener)
 	if err != nil {
-		return Segment{}, err
-	}
-	if err := checkCount(count, records); err != nil {
-		return Segment{}, err
-	}
-	if err := opener.Unlock(head); err != nil {
 		return Segment{}, err
 	}
 	plain, starts := make([]byte, 0, len(records)), make([]uint32, 0, count)
@@ -101,6 +95,18 @@ func Open(format int16, count int, body []byte, opener Opener) (Segment, error) 
 		return Segment{}, fmt.Errorf("%w: %d records of %d", ErrCorrupt, len(starts), count)
 	}
 	return Segment{plain: plain, starts: starts}, nil
+}
+
+// unlock reads the head of a sealed body and returns the records behind it.
+func unlock(count int, body []byte, opener Opener) (records []byte, err error) {
+	head, records, err := takeField(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCount(count, records); err != nil {
+		return nil, err
+	}
+	return records, opener.Unlock(head)
 }
 
 // SealPayload is the sealed form of one payload that stands alone, as that of a dead letter does.

@@ -16,6 +16,10 @@
 // has a floor below which no build may run. A build that adds a floor-raising step n ships with needs < n; only a later
 // release may raise needs to n.
 //
+// The shape (shape.go) is what tables look like after each step that this build may run on; a broker compares before it runs.
+// Indexes that no build needs for correctness are no steps: the leader builds them beside traffic (index.go). The format of a
+// queue's records moves by itself (records.go), under the same lock on the gate as the floor.
+//
 // The apply (apply.go) is serialised by an advisory lock, taken by polling: a session that waits for a lock holds a snapshot
 // back and cannot say whom it waits for. Each statement is a transaction of its own with a short lock_timeout, because a
 // DDL statement that waits for its lock stalls all traffic behind it.
