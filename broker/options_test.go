@@ -71,7 +71,10 @@ func TestMergeOptions(t *testing.T) {
 
 func TestEveryOptionIsEchoedAndHasARule(t *testing.T) {
 	t.Parallel()
-	echo := defaultOptions.echo()
+	require.NotContains(t, defaultOptions.echo(), "deadLetterRetentionSeconds", "options that the contract does not have are echoed where they are set")
+	set := defaultOptions
+	set.DeadLetterRetentionSeconds = 1
+	echo := set.echo()
 	for key := range echo {
 		require.Contains(t, optionRules, key)
 	}

@@ -292,8 +292,15 @@ func (c *MigrateDownCmd) Run(ctx context.Context, s *Session) error {
 	if err != nil {
 		return c.blocked(s, err)
 	}
+	status, err := m.Status(ctx, schema.ThisBuild(s.Version))
+	if err != nil {
+		return databaseError(err)
+	}
 	return c.print(s.Stdout, movedBy(result), func(w io.Writer) {
 		fmt.Fprintf(w, "the database is at step %d and held there until `waggle migrate up`; it was at step %d\n", result.After, result.Before)
+		if floor := status.Database.RecordFloor; floor > schema.RecordNeeds {
+			fmt.Fprintf(w, "builds that do not read record format %d are still kept out: see `waggle migrate queue status`\n", floor)
+		}
 	})
 }
 
