@@ -374,12 +374,18 @@ func TestConflation(t *testing.T) {
 	require.Empty(t, got.items(t, "messages"))
 	push(t, s, q, "a", "a1", "a2", "a3")
 	push(t, s, q, "b", "b1", "b2")
-	popped := pop(t, s, q, query)
-	require.ElementsMatch(t, []string{"a3", "b2"}, transactions(t, popped))
-	require.Equal(t, true, popped.at(t, "conflation"))
-	ackAll(t, s, popped)
+	// A pop may come before a partition that has just been made is known to be one of the group's.
+	var newest []string
+	for began := time.Now(); len(newest) < 2 && time.Since(began) < 10*time.Second; {
+		popped := s.get(t, popPath(q, query)).is(t, 200, "{messages:[any],conflation:true}")
+		newest = append(newest, transactions(t, popped)...)
+		if len(popped.items(t, "messages")) > 0 {
+			ackAll(t, s, popped)
+		}
+	}
+	require.ElementsMatch(t, []string{"a3", "b2"}, newest)
 	require.Empty(t, s.get(t, popPath(q, query)).is(t, 200, "{messages:[any],conflation:true}").items(t, "messages"))
 	push(t, s, q, "a", "a4")
-	popped = pop(t, s, q, "consumerGroup=c&conflation=false")
+	popped := pop(t, s, q, "consumerGroup=c&conflation=false")
 	require.Equal(t, true, popped.at(t, "conflationConflict"), "the stored policy wins")
 }
