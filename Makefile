@@ -7,7 +7,7 @@ ARGS ?=
 RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up test test-leader test-net test-upgrade check fuzz bench clean postgres
+.PHONY: help build up test test-leader test-net test-upgrade check fuzz bench bench-peers clean postgres
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -61,6 +61,9 @@ fuzz: ## Fuzz every target for FUZZTIME (30s). IN=./api/... picks packages. What
 bench: build postgres ## Measure this machine: pushing and draining. ARGS passes flags on.
 	bin/waggle bench push $(ARGS)
 	bin/waggle bench drain $(ARGS)
+
+bench-peers: build ## Do the same work with what people would use instead: River, NATS, RabbitMQ, Redis, a table. ARGS passes flags on.
+	cd bench/peers && $(GO) run . -waggle ../../bin/waggle $(ARGS)
 
 clean: ## Remove bin/ and the server that tests share. The data of `make up` in .waggle stay.
 	rm -rf bin "$${TMPDIR:-/tmp}/waggle-pgtest-$$(id -u)"
