@@ -186,10 +186,10 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // result is the median of some measurements.
 type result struct {
-	System   string `json:"system"`
-	Settings string `json:"settings"`
-	Batch    int    `json:"batch"`
-	Keys     int    `json:"keys"`
+	System     string  `json:"system"`
+	Settings   string  `json:"settings"`
+	Batch      int     `json:"batch"`
+	Keys       int     `json:"keys"`
 	Rate       float64 `json:"messagesPerSecond"`
 	CPU        float64 `json:"microsPerMessage"`
 	ServersCPU float64 `json:"serverMicrosPerMessage"`

@@ -145,7 +145,8 @@ type popped struct {
 
 func (t *waggleTopic) pop(ctx context.Context, wait bool) (got popped, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf(
-		"%s/api/v1/pop/queue/%s?consumerGroup=g&subscriptionMode=all&batch=%d&partitions=%d&wait=%v&timeout=1000", t.url, t.queue, t.work.batch, max(t.work.batch/10, 1), wait), nil)
+		"%s/api/v1/pop/queue/%s?consumerGroup=g&subscriptionMode=all&batch=%d&partitions=%d&wait=%v&timeout=1000", t.url, t.queue, t.work.batch, max(t.work.batch/10, 1), wait,
+	), nil)
 	if err != nil {
 		return got, err
 	}
