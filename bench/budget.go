@@ -21,12 +21,14 @@ const (
 	sideFixed16   = "fixed16"
 	sideMove      = "move100"
 	sideMoveApart = "move100apart"
+	sideSparse    = "sparse"
+	sideDense     = "sparse-alone"
 )
 
 // sideOrder is the order within a round: a yardstick stands right before what it measures.
 var sideOrder = []string{
 	sideNoStore, sidePush1, sidePush1Wide, sideLive1, sideBlobs, sidePush100, sideDrain100, sideLive100, sideCluster,
-	sideFixed64, sidePilot64, sideFixed1, sidePilot1, sideFixed16, sidePilot16, sideMoveApart, sideMove, sideUpdate, sideWake,
+	sideFixed64, sidePilot64, sideFixed1, sidePilot1, sideFixed16, sidePilot16, sideMoveApart, sideMove, sideDense, sideSparse, sideUpdate, sideWake,
 }
 
 // rowSpec is one line of the budget.
@@ -87,6 +89,10 @@ var budget = []rowSpec{
 		side: sideMove, yardstick: sideMoveApart, against: "the same with a push and an ack instead of the transaction", budget: 0.8,
 	},
 	{
+		name: "sparse", work: "batch 100 with 16 consumers keeping up, 1,000 active partitions among --idle-partitions others",
+		side: sideSparse, yardstick: sideDense, against: "the same 1,000 alone", budget: 0.8,
+	},
+	{
 		name: "wake", work: "push on one broker to the answer of a pop parked on another, idle",
 		side: sideWake, yardstick: sideUpdate, against: "one-row UPDATE and COMMIT: p50 <= 2x + 1 ms, p99 <= 3x + 5 ms",
 	},
@@ -107,6 +113,7 @@ var Workloads = map[string][]string{
 	// Not of the budget that brokers are compared by.
 	"autopilot":   {"autopilot64", "autopilot1", "autopilot16"},
 	"transaction": {"move100"},
+	"sparse":      {"sparse"},
 }
 
 // RowNames are the rows of the budget, in its order.

@@ -314,7 +314,7 @@ func TestBudgetIsConsistent(t *testing.T) {
 		require.NoError(t, err, workload)
 		require.Len(t, specs, len(rows))
 	}
-	require.ElementsMatch(t, RowNames(), slices.Concat(Workloads["budget"], Workloads["autopilot"], Workloads["transaction"]))
+	require.ElementsMatch(t, RowNames(), slices.Concat(Workloads["budget"], Workloads["autopilot"], Workloads["transaction"], Workloads["sparse"]))
 	_, err := selectRows([]string{"nonsense"})
 	require.Error(t, err)
 }

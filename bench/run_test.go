@@ -111,6 +111,13 @@ func (m *memory) take(r broker.PopRequest) (*broker.PopAnswer, <-chan struct{}) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	answer := &broker.PopAnswer{Lease: uuid.New(), Group: broker.QueueMode}
+	if r.SubscriptionMode == "new" {
+		for _, p := range m.partitions {
+			if p.queue == r.Queue {
+				p.committed = len(p.messages)
+			}
+		}
+	}
 	left := max(r.Batch, 1)
 	for _, p := range m.partitions {
 		if p.queue != r.Queue || p.lease != uuid.Nil || p.committed == len(p.messages) || left == 0 ||
@@ -217,7 +224,7 @@ func shortConfig(t *testing.T, rows ...string) Config {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	return Config{
-		Rows: rows, Rounds: 2, Side: 500 * time.Millisecond, WarmUp: 50 * time.Millisecond, Records: 5000,
+		Rows: rows, Rounds: 2, Side: 500 * time.Millisecond, WarmUp: 50 * time.Millisecond, Records: 5000, Idle: 100,
 		Program: program, Version: "1.2.3", Progress: testLog{t},
 	}
 }

@@ -25,6 +25,8 @@ type Config struct {
 	WarmUp time.Duration
 	// Records is how many messages a drain starts with.
 	Records int64
+	// Idle is how many partitions the row sparse has beside the active ones.
+	Idle int
 	// AckLast makes consumers acknowledge only the last message of a batch instead of each.
 	AckLast bool
 	// Program is the waggle binary, which serves the no-store yardstick.
@@ -263,6 +265,18 @@ func (r *runner) newQueue(ctx context.Context, side string, partitions int) (nam
 		}
 	}
 	return name, prefix, nil
+}
+
+// beginGroup registers a group that sees what comes from now on.
+func (r *runner) beginGroup(ctx context.Context, queue, group string) error {
+	got, err := r.client.Pop(ctx, client.PopRequest{Queue: queue, Group: group, Mode: "new", Batch: 1})
+	if err == nil && got != nil {
+		err = errors.New("it got a message from before its time")
+	}
+	if err != nil {
+		return fmt.Errorf("begin group %s: %w", group, err)
+	}
+	return nil
 }
 
 // takePrimes consumes the messages that made the partitions, so that a drain finds only its own. It registers the group

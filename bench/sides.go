@@ -43,6 +43,15 @@ func (r *runner) side(ctx context.Context, side string) (*sample, error) {
 			connections: connections100, batch: batch100, partitions: partitions, consumers: consumers100, backlog: backlog100,
 			ask: askBatch(batch100), onward: true, together: side == sideMove,
 		})
+	case sideSparse, sideDense:
+		shape := liveShape{
+			connections: connections100, batch: batch100, partitions: partitionsWide, consumers: consumers100, backlog: backlog100,
+			group: sparseGroup, ask: askBatch(batch100) + "&consumerGroup=" + sparseGroup, fresh: true,
+		}
+		if side == sideSparse {
+			shape.idle = r.config.Idle
+		}
+		return r.liveSide(ctx, side, shape)
 	case sideUpdate:
 		return updateLoad(ctx, r.db, r.nextSpan(0))
 	case sideWake:
@@ -157,23 +166,34 @@ func (r *runner) drainWithin(ctx context.Context, patience time.Duration) (*samp
 	return got, nil
 }
 
+// sparseGroup begins behind the messages that made the partitions.
+const sparseGroup = "sparse"
+
 // liveShape is a live side: pushers and consumers at once.
 type liveShape struct {
 	connections, batch, partitions, consumers int
 	backlog                                   int64
 	// group and ask are as in drainLoad.
 	group, ask string
+	// idle partitions stand beside those that are pushed to; fresh says that the group begins when they all are there.
+	idle  int
+	fresh bool
 	// onward consumers pass what they pop on to another queue, together with the acknowledgement or apart from it.
 	onward, together bool
 }
 
 // liveSide counts what came through both: pushed, popped and acknowledged within the span.
 func (r *runner) liveSide(ctx context.Context, side string, shape liveShape) (*sample, error) {
-	queue, prefix, err := r.newQueue(ctx, side, shape.partitions)
+	queue, prefix, err := r.newQueue(ctx, side, shape.partitions+shape.idle)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.takePrimes(ctx, queue, shape.group, shape.partitions); err != nil {
+	if shape.fresh {
+		err = r.beginGroup(ctx, queue, shape.group)
+	} else {
+		err = r.takePrimes(ctx, queue, shape.group, shape.partitions)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var move func() *mover

@@ -54,7 +54,7 @@ func TestAParkedPopIsServedByAPushInTheSameCommit(t *testing.T) {
 		answer, _ := b.Pop(t.Context(), req)
 		got <- answer
 	}()
-	require.Eventually(t, func() bool { return b.Parked() == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Parked() == 1 }, 30*time.Second, time.Millisecond)
 	tb.push(b, "q", "p", 1, 4)
 	require.Equal(t, numbers(1, 4), payloads(<-got))
 }
@@ -69,7 +69,7 @@ func TestAParkedPopOnAnotherBrokerIsServedWithoutHints(t *testing.T) {
 		answer, _ := tb.brokers[1].Pop(t.Context(), req)
 		got <- answer
 	}()
-	require.Eventually(t, func() bool { return tb.brokers[1].Parked() == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tb.brokers[1].Parked() == 1 }, 30*time.Second, time.Millisecond)
 	tb.push(tb.brokers[0], "q", "p", 0, 3)
 	require.Equal(t, numbers(0, 3), payloads(<-got))
 }

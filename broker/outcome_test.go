@@ -116,7 +116,7 @@ func TestWithoutADatabaseNothingIsPromised(t *testing.T) {
 		_, err := b.Pop(context.Background(), req)
 		waiting <- err
 	}()
-	require.Eventually(t, func() bool { return b.Parked() == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Parked() == 1 }, 30*time.Second, time.Millisecond)
 	server.Stop()
 	require.Equal(t, Failed, b.Push(t.Context(), DefaultTenant, "", []PushItem{item("q", "p", 1)})[0].Status)
 	require.Equal(t, Failed, b.Push(t.Context(), DefaultTenant, "", []PushItem{item("new", "p", 1)})[0].Status)

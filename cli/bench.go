@@ -20,7 +20,8 @@ type BenchCmd struct {
 	Wake        BenchWorkload `cmd:"" help:"Row wake."`
 	Autopilot   BenchWorkload `cmd:"" help:"Rows autopilot64, autopilot1 and autopilot16."`
 	Transaction BenchWorkload `cmd:"" help:"Row move100."`
-	Budget      BenchWorkload `cmd:"" help:"All rows but those of autopilot and transaction."`
+	Sparse      BenchWorkload `cmd:"" help:"Row sparse."`
+	Budget      BenchWorkload `cmd:"" help:"All rows but those of autopilot, transaction and sparse."`
 	NoStore     NoStoreCmd    `cmd:"" name:"no-store" hidden:"" help:"Serve the no-store yardstick until standard input ends."`
 }
 
@@ -36,6 +37,7 @@ type BenchWorkload struct {
 	Side        time.Duration `default:"5s" help:"How long each side of a round counts."`
 	WarmUp      time.Duration `default:"1s" help:"How long each side runs before it counts."`
 	Records     int64         `default:"1000000" help:"How many messages a drain starts with."`
+	Idle        int           `name:"idle-partitions" default:"99000" help:"Partitions that stand beside the active ones in the row sparse."`
 	Ack         string        `enum:"each,last" default:"each" help:"Acknowledge each message of a batch, or only the last."`
 }
 
@@ -62,7 +64,7 @@ func (c *BenchWorkload) Run(ctx context.Context, s *Session, command *kong.Conte
 	}
 	defer stop()
 	report, err := bench.Run(ctx, cluster, bench.Config{
-		Rows: rows, Rounds: c.Rounds, Side: c.Side, WarmUp: c.WarmUp, Records: c.Records, AckLast: c.Ack == "last",
+		Rows: rows, Rounds: c.Rounds, Side: c.Side, WarmUp: c.WarmUp, Records: c.Records, Idle: c.Idle, AckLast: c.Ack == "last",
 		Program: program, Version: s.Version, Progress: s.Stderr,
 	})
 	if err != nil {
@@ -79,6 +81,8 @@ func (c *BenchWorkload) rows(workload string) ([]string, error) {
 		return nil, usageError("--side %v: must be at least 100ms", c.Side)
 	case c.Records < 1000:
 		return nil, usageError("--records %d: must be at least 1000", c.Records)
+	case c.Idle < 0:
+		return nil, usageError("--idle-partitions %d: must be at least 0", c.Idle)
 	case c.OwnBrokers < 1:
 		return nil, usageError("--own-brokers %d: must be at least 1", c.OwnBrokers)
 	case c.Cluster != "" && len(c.Brokers) > 0:
