@@ -9,7 +9,7 @@ with recursive queues as (
 ), old as materialized (
   select o.id
   from queues q
-  join waggle.queue w on w.id = q.queue_id
+  left join waggle.queue w on w.id = q.queue_id
   cross join lateral (
     select case when jsonb_typeof(w.options -> 'deadLetterRetentionSeconds') = 'number'
                 then (w.options ->> 'deadLetterRetentionSeconds')::float8 end as seconds

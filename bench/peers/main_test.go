@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,12 @@ func TestSystemsOnPostgresLoseNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	folder := t.TempDir()
+	// Not t.TempDir: the server runs as another user, who could not pass the folder above it.
+	folder, err := os.MkdirTemp("", "waggle-peers-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
 	server, err := startPostgres(ctx, folder)
 	if err != nil {
 		t.Skip("LEFT OUT: no PostgreSQL: ", err)
