@@ -56,6 +56,7 @@ func TestUpgrade(t *testing.T) {
 			t.Run("traffic beside the apply", u.applyBesideTraffic)
 			t.Run("old brokers that come back after finalize", u.lateOnes)
 			t.Run("a restored dump beside its original", u.restored)
+			t.Run("records that the old release cannot read", u.records)
 		})
 	}
 }
@@ -334,6 +335,40 @@ func (u upgrade) lateOnes(t *testing.T) {
 	require.NoError(t, super.QueryRow(t.Context(), count).Scan(&now))
 	require.Equal(t, stored, now, "nothing of it was committed")
 	u.refused(t, database.URL)
+}
+
+// Records in a format that the old release does not know shut it out, by the queue's name, until the queue has been taken
+// back and rewritten.
+func (u upgrade) records(t *testing.T) {
+	database := pgtest.New(t, pgtest.Empty())
+	c := u.start(t, database.URL, 2)
+	for _, m := range c {
+		replace(t, m, program)
+	}
+	orders := startStrictWorkload(t, "orders", c.urls(), 4, 2)
+	up := migrate(t, program, database.URL, "queue", "up", "orders")
+	require.Zero(t, up.code, up.stderr)
+	pause(500*time.Millisecond, 700*time.Millisecond)
+	late := newMember(t, "late", database.URL)
+	late.build = u.old
+	late.launch(t)
+	require.Equal(t, exitGate, late.exitCode(t, patience), late.log)
+	require.Contains(t, late.log.tail(1), "WG0023")
+	require.Contains(t, late.log.tail(1), "orders")
+
+	down := migrate(t, program, database.URL, "queue", "down", "orders")
+	require.Zero(t, down.code, down.stderr)
+	run := startProcess(t, nil, nil, "leader", "run", "records", "--url", c[0].url)
+	require.Zero(t, run.exitCode(t, patience), run.log)
+	super := connectTo(t, database.SuperURL)
+	eventually(t, "the record floor falls", func() bool {
+		var floor int
+		require.NoError(t, super.QueryRow(t.Context(), "select record_floor from waggle.gate").Scan(&floor))
+		return floor == 1
+	})
+	late.restart(t)
+	pause(300*time.Millisecond, 400*time.Millisecond)
+	orders.finish(t, true)
 }
 
 // A dump of a live database that is restored beside it is another cluster: the two do not meet.
