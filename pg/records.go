@@ -87,7 +87,9 @@ func (r *Records) Run(ctx context.Context) (rows int64, more bool, err error) {
 	if len(r.partitions) > 0 {
 		return rows, true, nil
 	}
-	if err := r.lower(ctx, r.queue); err != nil {
+	if err := r.lower(ctx, r.queue); lockTimedOut(err) {
+		return rows, true, nil // another leader is at it; the next call does this only
+	} else if err != nil {
 		return rows, false, err
 	}
 	r.queue = 0

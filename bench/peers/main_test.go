@@ -56,12 +56,12 @@ func TestSystemsOnPostgresLoseNothing(t *testing.T) {
 		t.Skip("LEFT OUT: no PostgreSQL: ", err)
 	}
 	defer server.stop()
-	for _, s := range []system{&skipLocked{postgres: server}, &river{postgres: server}, &nats{syncAlways: true}} {
+	for _, s := range []system{&skipLocked{postgres: server}, &river{postgres: server}} {
 		if err := s.start(ctx, folder); err != nil {
 			t.Fatal(s.name(), err)
 		}
 		for _, batch := range []int{1, 100} {
-			got, err := measure(ctx, s, work{batch: batch}, 300*time.Millisecond)
+			got, err := measure(ctx, s, work{batch: batch}, time.Second)
 			if err != nil || got.lost != 0 || got.doubled != 0 || got.rate <= 0 || got.cpu <= 0 {
 				t.Errorf("%s, batch %d: %v, %v", s.name(), batch, got, err)
 			}
