@@ -36,7 +36,7 @@ test-net: postgres ## Cut, drop and heal the network between real brokers in nam
 	WAGGLE_TEST_NET=1 $(GO) test -count=1 -timeout 15m -v -run '^TestNetwork$$' ./node
 
 test-upgrade: postgres ## Build the releases in deploy/test/releases from this history and roll clusters of them forward and back under load. Takes 3 minutes.
-	WAGGLE_TEST_UPGRADE=1 $(GO) test -count=1 -timeout 15m -v -run '^TestUpgrade$$' ./node
+	WAGGLE_TEST_UPGRADE=1 $(GO) tool gotestsum --format standard-verbose --rerun-fails=1 --packages=./node -- -count=1 -timeout 15m -run '^TestUpgrade$$'
 
 # Measured without the race detector: the numbers are promises about the program.
 test-leader: postgres ## Measure hand-overs of the leader, 20 of each kind, and two bad minutes for leaders. Wants an idle machine.
