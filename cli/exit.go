@@ -7,6 +7,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"waggle/codes"
 )
 
 // The exit codes of every command.
@@ -57,8 +59,8 @@ func report(w io.Writer, err error) int {
 		fmt.Fprintln(w, "waggle: interrupted")
 	default:
 		text := strings.ReplaceAll(err.Error(), "\n", "; ")
-		if code := operatorCode.FindString(text); code != "" {
-			text += "; `waggle explain " + code + "` says more"
+		if code, found := codes.Find(operatorCode.FindString(text)); found {
+			text += "; `waggle explain " + code.ID + "` says more"
 		}
 		fmt.Fprintln(w, "waggle: "+text)
 	}

@@ -32,6 +32,7 @@ func TestExplain(t *testing.T) {
 	got = run(t, "", "explain", "WG0009")
 	requireCode(t, ExitUsage, got)
 	require.Contains(t, got.stderr, "near it: WG0008, WG0022")
+	require.NotContains(t, got.stderr, "says more", "there is nothing to say of it")
 }
 
 // Commands that the table of codes recommends are commands.
